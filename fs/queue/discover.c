@@ -1,0 +1,661 @@
+/*
+ * discover.c - reading what others did: batches, bays, links. Listings are hints; what a fold
+ * says is kept unless more is known already, so a stale view costs time and never a decision.
+ */
+#include <config.h>
+
+#include "queue_impl.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { LOAD_CHUNK = 2000, READ_CHUNK = 256 };
+
+/* How far a task is known: claims and ends of attempt k as 2k and 2k + 1. */
+static uint64_t
+progress_of(const struct task *t)
+{
+	switch (t->state) {
+	case TASK_PENDING:
+		return t->attempt > 1 ? 2 * (uint64_t)(t->attempt - 1) + 1 : 0;
+	case TASK_CLAIMED:
+		return 2 * (uint64_t)t->attempt;
+	default:
+		return 2 * (uint64_t)t->attempt + 1;
+	}
+}
+
+static void
+drop_foreign(struct queue *q, int64_t serial, unsigned attempt)
+{
+	struct lease *l = lease_find(q, serial, attempt);
+
+	if (l && l->phase == PHASE_FOREIGN)
+		lease_drop(q, l);
+	else if (l && l->phase == PHASE_OVER)
+		l->text[0] = '\0'; /* its claim stands no longer */
+}
+
+/* Somebody else ended an attempt that was ours, or holds its claim now. */
+static void
+lose(struct queue *q, struct lease *l, const struct task *t, const char *by, const char *why)
+{
+	queue_event(q, "%s@%u lost: ended by %s (%s)", t->name, l->attempt, by, why);
+	log_info("task %s@%u: our claim was ended by %s (%s)", t->name, l->attempt, by, why);
+	lease_over(q, l, 0);
+	l->text[0] = '\0';
+}
+
+bool
+apply_fold(struct queue *q, int64_t serial, unsigned link, bool is_end, const struct fold *f)
+{
+	struct task t;
+	uint64_t step = 2 * (uint64_t)link + (is_end || f->state != TASK_CLAIMED);
+
+	if (index_get(q->index, serial, &t))
+		return false;
+	if (step < progress_of(&t) || (step == progress_of(&t) && t.state != TASK_UNREAD))
+		return false;
+	for (unsigned k = t.attempt > 1 ? t.attempt - 1 : 1; k <= link; k++) {
+		struct lease *l = lease_find(q, serial, k);
+
+		if (!l || (k == link && f->state == TASK_CLAIMED))
+			continue;
+		if (l->phase == PHASE_ENDING || l->phase == PHASE_CLAIMING) {
+			if (k == link)
+				return false; /* its own read-back tells */
+		} else if (l->phase == PHASE_HELD) {
+			lose(q, l, &t, f->owner, reason_name(f->reason));
+		}
+		drop_foreign(q, serial, k);
+	}
+	if (f->state == TASK_CLAIMED) {
+		struct lease *l = lease_find(q, serial, link);
+
+		if (l && l->phase != PHASE_OVER)
+			return false;
+		if (l)
+			lease_drop(q, l);
+		l = lease_add(q, serial, link, PHASE_FOREIGN);
+		if (!l)
+			return false;
+		snprintf(l->owner, sizeof(l->owner), "%s", f->claim.owner);
+		claim_format(&f->claim, l->text);
+		l->since_wall = f->claim.time;
+		l->since_boot = q->now.boot_ms;
+		l->before = f->counts;
+	}
+	t.state = f->state;
+	t.attempt = f->attempt;
+	t.counts = f->counts;
+	t.reason = f->reason;
+	if (f->time)
+		t.changed = f->time;
+	t.waits = false;
+	task_store(q, &t);
+	/* each observer counts its own time */
+	if (f->state == TASK_PENDING && f->reason == WHY_NOT_ITS_FAULT)
+		wait_add(q, &t, q->conf.retry_delay_ms, true, q->now);
+	return true;
+}
+
+void
+apply_found(struct queue *q, int64_t serial, unsigned attempt, const char *text)
+{
+	struct fold f = { .state = TASK_CLAIMED, .attempt = attempt, .reason = WHY_NONE };
+	struct task t;
+
+	if (index_get(q->index, serial, &t))
+		return;
+	claim_parse(text, &f.claim);
+	f.counts = t.counts;
+	f.time = f.claim.time;
+	snprintf(f.owner, sizeof(f.owner), "%s", f.claim.owner);
+	if (f.claim.verb == CLAIM_CANCELLED || f.claim.verb == CLAIM_REOPENED) {
+		f.counts = f.claim.counts;
+		f.state = f.claim.verb == CLAIM_CANCELLED ? TASK_CANCELLED : TASK_PENDING;
+		if (f.claim.verb == CLAIM_REOPENED)
+			f.attempt++;
+	}
+	apply_fold(q, serial, attempt, false, &f);
+}
+
+/* ---- bays ---- */
+
+/* A task of the bay that is being listed, and the highest links seen of it. */
+struct row {
+	struct task task;
+	unsigned claim, end; /* highest attempt with such a link */
+};
+
+struct listing {
+	struct queue *q;
+	struct row *rows;
+	int n;
+	int64_t last; /* serial behind the bay's last task */
+};
+
+static int
+on_row(void *arg, const struct task *t)
+{
+	struct listing *l = arg;
+
+	if (t->serial >= l->last || l->n == BAY_TASKS)
+		return 1;
+	l->rows[l->n++] = (struct row){ .task = *t };
+	return 0;
+}
+
+static int
+by_name(const void *a, const void *b)
+{
+	return strcmp(((const struct row *)a)->task.name, ((const struct row *)b)->task.name);
+}
+
+static int
+on_link(void *arg, const char *file)
+{
+	struct listing *l = arg;
+	struct row key;
+	size_t len;
+	unsigned k;
+	const char *dot = strrchr(file, '.');
+	char name[NAME_LIMIT + 16];
+
+	if (!dot || dot - file >= (ptrdiff_t)sizeof(name))
+		return 0;
+	bool is_end = !strcmp(dot, ".end");
+	if (!is_end && strcmp(dot, ".claim") != 0)
+		return 0;
+	memcpy(name, file, (size_t)(dot - file));
+	name[dot - file] = '\0';
+	if (!name_split(name, &len, &k))
+		return 0;
+	memcpy(key.task.name, name, len);
+	key.task.name[len] = '\0';
+	struct row *row = bsearch(&key, l->rows, (size_t)l->n, sizeof(*l->rows), by_name);
+	if (!row)
+		return 0; /* of no task here: `raser fsck` tells */
+	unsigned *highest = is_end ? &row->end : &row->claim;
+	if (k > *highest)
+		*highest = k;
+	return 0;
+}
+
+/* A claim of somebody else that is no longer there: someone deleted it, or the listing is
+ * stale, and then the next create finds it again. */
+static bool
+forget_claim(struct queue *q, const struct row *row, struct task *t)
+{
+	unsigned link = row->claim > row->end ? row->claim : row->end;
+
+	if (t->state != TASK_CLAIMED || link >= t->attempt)
+		return false;
+	struct lease *l = lease_find(q, t->serial, t->attempt);
+	if (l && l->phase != PHASE_FOREIGN && l->phase != PHASE_OVER)
+		return false;
+	drop_foreign(q, t->serial, t->attempt);
+	t->state = TASK_PENDING;
+	t->attempt = link + 1;
+	if (row->claim > row->end) {
+		/* the one below has no end: it is a claim again */
+		t->attempt = link;
+		t->state = TASK_UNREAD;
+	}
+	task_store(q, t);
+	return true;
+}
+
+/* Fold one task whose highest link is known and apply it. */
+static bool
+fold_one(struct queue *q, const char *bay, const struct task *t, unsigned link, bool is_end)
+{
+	struct fold f;
+	int rc = chain_fold(&q->disk, bay, t->name, link, is_end, t->base, &f);
+
+	if (rc) {
+		if (rc != -ENOENT)
+			log_warnx("task %s: its links cannot be read: %s", t->name, strerror(-rc));
+		return false;
+	}
+	pthread_mutex_lock(&q->lock);
+	bool changed = apply_fold(q, t->serial, link, is_end, &f);
+	pthread_mutex_unlock(&q->lock);
+	return changed;
+}
+
+int64_t
+bay_merge(struct queue *q, struct batch_entry *entry, int bay, struct now now)
+{
+	struct place p = { .entry = entry, .bay = bay };
+	char path[DISK_PATH];
+	struct listing l = { .q = q };
+	int64_t first = entry->batch.base + (int64_t)bay * BAY_TASKS;
+	int64_t changed = 0;
+
+	l.rows = malloc(BAY_TASKS * sizeof(*l.rows));
+	if (!l.rows)
+		return -ENOMEM;
+	l.last = first + BAY_TASKS < entry->batch.base + entry->batch.lines ?
+			 first + BAY_TASKS :
+			 entry->batch.base + entry->batch.lines;
+	place_bay(&p, path);
+	pthread_mutex_lock(&q->lock);
+	index_list(q->index, VIEW_ALL, first - 1, on_row, &l);
+	pthread_mutex_unlock(&q->lock);
+	qsort(l.rows, (size_t)l.n, sizeof(*l.rows), by_name);
+	int rc = disk_list(&q->disk, path, on_link, &l);
+	if (rc && rc != -ENOENT) {
+		free(l.rows);
+		return rc;
+	}
+	for (int i = 0; i < l.n; i++) {
+		struct row *row = &l.rows[i];
+		bool is_end = row->end >= row->claim;
+		unsigned link = is_end ? row->end : row->claim;
+		struct task t;
+
+		pthread_mutex_lock(&q->lock);
+		q->now = now;
+		if (index_get(q->index, row->task.serial, &t)) {
+			pthread_mutex_unlock(&q->lock);
+			continue;
+		}
+		uint64_t known = progress_of(&t);
+		uint64_t step = 2 * (uint64_t)link + is_end;
+		bool news = link && step > known;
+		struct lease *lease = lease_find(q, t.serial, t.attempt);
+		bool ours = lease && lease->phase == PHASE_HELD;
+		if (!news && forget_claim(q, row, &t))
+			changed++;
+		if (news && is_end && !ours) {
+			/* its text is read by whoever needs it, or in the background */
+			for (unsigned k = t.attempt > 1 ? t.attempt - 1 : 1; k <= link; k++)
+				drop_foreign(q, t.serial, k);
+			lease = lease_find(q, t.serial, link);
+			if (!lease || lease->phase == PHASE_OVER) {
+				t.state = TASK_UNREAD;
+				t.attempt = link;
+				task_store(q, &t);
+				changed++;
+			}
+			news = false;
+		}
+		pthread_mutex_unlock(&q->lock);
+		if (news)
+			changed += fold_one(q, path, &row->task, link, is_end);
+	}
+	free(l.rows);
+	return changed;
+}
+
+/* ---- ends that nobody here has read ---- */
+
+struct unread {
+	struct task tasks[READ_CHUNK];
+	int n;
+};
+
+static int
+on_unread(void *arg, const struct task *t)
+{
+	struct unread *u = arg;
+
+	u->tasks[u->n++] = *t;
+	return u->n == READ_CHUNK;
+}
+
+/* A task of which a link was seen that is gone: start again with what the bay shows. */
+static void
+unread_gone(struct queue *q, const struct task *t)
+{
+	struct task now_t;
+
+	pthread_mutex_lock(&q->lock);
+	if (!index_get(q->index, t->serial, &now_t) && now_t.state == TASK_UNREAD &&
+	    now_t.attempt == t->attempt) {
+		now_t.state = TASK_PENDING;
+		task_store(q, &now_t);
+	}
+	pthread_mutex_unlock(&q->lock);
+}
+
+/* Read at most max ends (0 = all). Returns how many were read. */
+static int64_t
+read_ends(struct queue *q, int max)
+{
+	struct unread *u = malloc(sizeof(*u));
+	int64_t after = 0;
+	int64_t got = 0;
+
+	if (!u)
+		return -ENOMEM;
+	while (!max || got < max) {
+		u->n = 0;
+		pthread_mutex_lock(&q->lock);
+		index_list(q->index, TASK_UNREAD, after, on_unread, u);
+		pthread_mutex_unlock(&q->lock);
+		for (int i = 0; i < u->n && (!max || got < max); i++) {
+			const struct task *t = &u->tasks[i];
+			struct place p;
+			char bay[DISK_PATH];
+			struct fold f;
+
+			after = t->serial;
+			pthread_mutex_lock(&q->lock);
+			bool there = place_of(q, t->serial, &p);
+			pthread_mutex_unlock(&q->lock);
+			if (!there)
+				continue;
+			place_bay(&p, bay);
+			int rc = chain_fold(&q->disk, bay, t->name, t->attempt, true, t->base, &f);
+			bool is_end = true;
+			if (rc == -ENOENT) {
+				is_end = false;
+				rc = chain_fold(&q->disk, bay, t->name, t->attempt, false, t->base,
+						&f);
+			}
+			if (rc == -ENOENT) {
+				unread_gone(q, t);
+				continue;
+			}
+			if (rc) {
+				free(u);
+				return rc;
+			}
+			pthread_mutex_lock(&q->lock);
+			struct task row;
+			if (!is_end && !index_get(q->index, t->serial, &row) &&
+			    row.state == TASK_UNREAD && row.attempt == t->attempt) {
+				/* only the claim is left: the end was deleted */
+				row.state = TASK_PENDING;
+				task_store(q, &row);
+			}
+			got += apply_fold(q, t->serial, t->attempt, is_end, &f);
+			pthread_mutex_unlock(&q->lock);
+		}
+		if (u->n < READ_CHUNK)
+			break;
+	}
+	free(u);
+	return got;
+}
+
+/* ---- batches ---- */
+
+struct loading {
+	struct queue *q;
+	struct batch_entry *entry;
+	struct task *tasks; /* LOAD_CHUNK of them */
+	int n;
+	int twice;
+};
+
+static int
+on_task(void *arg, int64_t line, const struct task_spec *spec)
+{
+	struct loading *ld = arg;
+	const struct conf *conf = &ld->q->conf;
+	struct task t = { .serial = ld->entry->batch.base + line - 1, .attempt = 1,
+			  .reason = WHY_NONE, .priority = spec->priority,
+			  .expected = spec->expected, .max_failures = spec->max_failures,
+			  .size = (int64_t)spec->size, .changed = ld->entry->batch.submitted };
+
+	memcpy(t.name, spec->name, sizeof(t.name));
+	int by_tier = *spec->tier ? conf_tier(conf, spec->tier) : 0;
+	int by_memory = spec->memory ? conf_level_for_memory(conf, spec->memory) : 0;
+	/* raser.ini may have lost a tier since: then the highest must do */
+	int a = by_tier < 0 ? conf->ntiers - 1 : by_tier;
+	int b = by_memory < 0 ? conf->ntiers - 1 : by_memory;
+	t.base = t.counts.level = a > b ? a : b;
+	ld->tasks[ld->n++] = t;
+	return 0;
+}
+
+/* Add a batch to the index, a chunk at a time so that nobody waits for the lock for long. */
+static int
+load_tasks(struct queue *q, struct batch_entry *e)
+{
+	struct loading ld = { .q = q, .entry = e };
+	int64_t line = 0;
+	int rc = 0;
+
+	ld.tasks = malloc(LOAD_CHUNK * sizeof(*ld.tasks));
+	if (!ld.tasks)
+		return -ENOMEM;
+	do {
+		ld.n = 0;
+		line = batch_tasks(&e->batch, &q->disk, line, LOAD_CHUNK, on_task, &ld);
+		if (line < 0)
+			break;
+		pthread_mutex_lock(&q->lock);
+		index_begin(q->index);
+		for (int i = 0; i < ld.n && (!rc || rc == -EEXIST); i++) {
+			rc = index_add(q->index, &ld.tasks[i]);
+			ld.twice += rc == -EEXIST;
+		}
+		index_commit(q->index);
+		pthread_mutex_unlock(&q->lock);
+	} while (ld.n && (!rc || rc == -EEXIST));
+	free(ld.tasks);
+	if (ld.twice)
+		log_warnx("batch %d holds %d tasks that an earlier batch has too; they are left out",
+			  e->batch.number, ld.twice);
+	return line < 0 ? (int)line : rc == -EEXIST ? 0 : rc;
+}
+
+struct numbers {
+	struct queue *q;
+	int *fresh;
+	size_t n, cap;
+};
+
+static int
+on_batch(void *arg, const char *name)
+{
+	struct numbers *x = arg;
+	char *end;
+	long v = strtol(name, &end, 10);
+
+	if (*end || v < 1 || v > INT_MAX || *name == '0')
+		return 0;
+	for (int i = x->q->nbatches - 1; i >= 0; i--) {
+		if (x->q->batches[i]->batch.number == v)
+			return 0;
+		if (x->q->batches[i]->batch.number < v && v > x->q->last_batch)
+			break;
+	}
+	if (x->n == x->cap) {
+		size_t cap = x->cap ? x->cap * 2 : 16;
+		int *grown = realloc(x->fresh, cap * sizeof(*grown));
+
+		if (!grown)
+			return -ENOMEM;
+		x->fresh = grown;
+		x->cap = cap;
+	}
+	x->fresh[x->n++] = (int)v;
+	return 0;
+}
+
+static int
+by_number(const void *a, const void *b)
+{
+	return *(const int *)a < *(const int *)b ? -1 : *(const int *)a > *(const int *)b;
+}
+
+static int
+load_one(struct queue *q, int number, struct err *err)
+{
+	char path[DISK_PATH];
+	char text[128];
+	char r[RANDOM_TEXT];
+
+	snprintf(path, sizeof(path), "batches/%d", number);
+	int rc = disk_readlink(&q->disk, path, text, sizeof(text));
+	if (rc < 0)
+		return err_set(err, rc, "%s: %s", path, strerror(-rc));
+	if (sscanf(text, "b.%12[a-z2-7].sqlite", r) != 1 || strlen(text) != strlen(r) + 9)
+		return err_set(err, -EINVAL, "%s -> %s: not the name of a batch", path, text);
+	struct batch_entry *e = calloc(1, sizeof(*e));
+	if (!e)
+		return -ENOMEM;
+	rc = batch_open(&e->batch, &q->disk, number, r, err);
+	if (rc) {
+		free(e);
+		return rc;
+	}
+	e->nbays = (int)((e->batch.lines + BAY_TASKS - 1) / BAY_TASKS);
+	e->bays = calloc((size_t)e->nbays + 1, sizeof(*e->bays));
+	pthread_mutex_lock(&q->lock);
+	struct batch_entry **grown =
+		e->bays ? realloc(q->batches, ((size_t)q->nbatches + 1) * sizeof(struct batch_entry *)) : NULL;
+	if (!grown) {
+		pthread_mutex_unlock(&q->lock);
+		batch_close(&e->batch);
+		free(e->bays);
+		free(e);
+		return -ENOMEM;
+	}
+	q->batches = grown;
+	e->batch.base = q->serials + 1;
+	q->serials += e->batch.lines;
+	q->batches[q->nbatches++] = e;
+	if (number > q->last_batch)
+		q->last_batch = number;
+	pthread_mutex_unlock(&q->lock);
+	rc = load_tasks(q, e);
+	batch_close(&e->batch);
+	pthread_mutex_lock(&q->lock);
+	queue_notify(q);
+	pthread_mutex_unlock(&q->lock);
+	log_info("batch %d: %lld tasks from %s", number, (long long)e->batch.lines,
+		 e->batch.submitter);
+	return rc;
+}
+
+int
+load_batches(struct queue *q, struct now now, struct err *err)
+{
+	struct numbers x = { .q = q };
+	int loaded = 0;
+
+	pthread_mutex_lock(&q->lock);
+	q->now = now;
+	pthread_mutex_unlock(&q->lock);
+	int rc = disk_list(&q->disk, "batches", on_batch, &x);
+	if (rc) {
+		free(x.fresh);
+		return err_set(err, rc, "batches: %s", strerror(-rc));
+	}
+	qsort(x.fresh, x.n, sizeof(*x.fresh), by_number);
+	for (size_t i = 0; i < x.n; i++) {
+		struct err why = { 0 };
+
+		rc = load_one(q, x.fresh[i], &why);
+		if (!rc) {
+			loaded++;
+			continue;
+		}
+		/* tried again at every refresh; the others do not wait for it */
+		log_warnx("batch %d cannot be read and is left out: %s", x.fresh[i], why.text);
+		if (x.fresh[i] > q->last_batch)
+			q->last_batch = x.fresh[i];
+	}
+	free(x.fresh);
+	return loaded;
+}
+
+/* ---- refresh ---- */
+
+static int
+on_bay_dir(void *arg, const char *name)
+{
+	struct queue *q = arg;
+	char r[RANDOM_TEXT];
+	int bay;
+
+	if (sscanf(name, "%12[a-z2-7].%d", r, &bay) != 2 || bay < 0)
+		return 0;
+	pthread_mutex_lock(&q->lock);
+	for (int i = 0; i < q->nbatches; i++)
+		if (!strcmp(q->batches[i]->batch.random, r)) {
+			if (bay < q->batches[i]->nbays)
+				q->batches[i]->bays[bay].exists = true;
+			break;
+		}
+	pthread_mutex_unlock(&q->lock);
+	return 0;
+}
+
+/* A bay that must be listed: it exists, and not all of its tasks are known to be done. */
+static bool
+is_open(const struct batch_entry *e, int bay)
+{
+	int64_t tasks = e->batch.lines - (int64_t)bay * BAY_TASKS;
+
+	return e->bays[bay].exists && e->bays[bay].done < (tasks < BAY_TASKS ? tasks : BAY_TASKS);
+}
+
+/* The next bay to list at or behind (batch, bay); false at the end of all. */
+static bool
+next_open(struct queue *q, int *batch, int *bay)
+{
+	pthread_mutex_lock(&q->lock);
+	bool found = false;
+	for (; *batch < q->nbatches && !found; (*batch)++, *bay = 0) {
+		const struct batch_entry *e = q->batches[*batch];
+
+		while (*bay < e->nbays && !is_open(e, *bay))
+			(*bay)++;
+		found = *bay < e->nbays;
+		if (found)
+			break;
+	}
+	pthread_mutex_unlock(&q->lock);
+	return found;
+}
+
+int64_t
+queue_refresh(struct queue *q, struct now now, int bays, int reads)
+{
+	int64_t changed;
+	int batch = 0;
+	int bay = 0;
+
+	pthread_mutex_lock(&q->refresh_lock);
+	int rc = load_batches(q, now, NULL);
+	changed = rc > 0 ? 1 : 0;
+	if (rc >= 0)
+		rc = disk_list(&q->disk, "chain", on_bay_dir, q);
+	if (bays) {
+		batch = q->refresh_batch;
+		bay = q->refresh_bay;
+	}
+	int64_t merged = 0;
+	for (int n = 0; rc >= 0 && (!bays || n < bays); n++) {
+		if (!next_open(q, &batch, &bay)) {
+			batch = bay = 0; /* from the start again, at the next call */
+			break;
+		}
+		merged = bay_merge(q, q->batches[batch], bay, now);
+		if (merged < 0)
+			break;
+		changed += merged;
+		bay++;
+	}
+	if (bays) {
+		q->refresh_batch = batch;
+		q->refresh_bay = bay;
+	}
+	int64_t got = rc < 0 || merged < 0 ? 0 : read_ends(q, reads);
+	int64_t out = rc < 0 ? rc : merged < 0 ? merged : got < 0 ? got : changed + got;
+	pthread_mutex_lock(&q->lock);
+	if (out >= 0 && !bays)
+		q->full_pass = now.boot_ms;
+	queue_notify(q);
+	pthread_mutex_unlock(&q->lock);
+	pthread_mutex_unlock(&q->refresh_lock);
+	return out;
+}

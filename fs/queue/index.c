@@ -1,0 +1,310 @@
+/*
+ * index.c - the local SQL index. With batch.c the only user of SQLite.
+ */
+#include <config.h>
+
+#include "index.h"
+
+#include <errno.h>
+#include <sqlite3.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define COLUMNS                                                                                   \
+	"serial, name, state, attempt, failures, losses, level, reason, base, priority, expected," \
+	" max_failures, size, changed, waits"
+
+enum stmt {
+	ST_ADD, ST_FIND, ST_GET, ST_SET, ST_STATE, ST_ALL, ST_TIER, ST_PICK, ST_BEGIN, ST_COMMIT,
+	ST_COUNT
+};
+
+/* Enum values appear as numbers: 0 is TASK_PENDING. */
+static const char *const sql[ST_COUNT] = {
+	[ST_ADD] = "INSERT INTO task(" COLUMNS
+		   ") VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14,?15)",
+	[ST_FIND] = "SELECT " COLUMNS " FROM task WHERE name=?1",
+	[ST_GET] = "SELECT " COLUMNS " FROM task WHERE serial=?1",
+	[ST_SET] = "UPDATE task SET state=?3, attempt=?4, failures=?5, losses=?6, level=?7,"
+		   " reason=?8, changed=?14, waits=?15 WHERE serial=?1",
+	[ST_STATE] = "SELECT " COLUMNS
+		     " FROM task WHERE state=?2 AND serial>?1 ORDER BY state, serial",
+	[ST_ALL] = "SELECT " COLUMNS " FROM task WHERE serial>?1 ORDER BY serial",
+	[ST_TIER] = "SELECT " COLUMNS " FROM task WHERE state=0 AND serial>?1 AND level<=?2"
+		    " ORDER BY state, serial",
+	[ST_PICK] = "SELECT serial, priority, expected FROM task INDEXED BY best"
+		    " WHERE state=0 AND waits=0 AND level=?1"
+		    " ORDER BY priority DESC, expected DESC, serial LIMIT ?2",
+	[ST_BEGIN] = "BEGIN",
+	[ST_COMMIT] = "COMMIT",
+};
+
+static const char sql_schema[] =
+	"PRAGMA journal_mode=OFF; PRAGMA locking_mode=EXCLUSIVE; PRAGMA temp_store=MEMORY;"
+	"CREATE TABLE task(serial INTEGER PRIMARY KEY, name TEXT NOT NULL, state INT, attempt INT,"
+	" failures INT, losses INT, level INT, reason INT, base INT, priority INT, expected INT,"
+	" max_failures INT, size INT, changed INT, waits INT);"
+	"CREATE UNIQUE INDEX by_name ON task(name);"
+	"CREATE INDEX by_state ON task(state, serial);"
+	"CREATE INDEX best ON task(level, priority DESC, expected DESC, serial)"
+	" WHERE state=0 AND waits=0;";
+
+_Static_assert(TASK_PENDING == 0, "the SQL above says state=0");
+
+struct index {
+	sqlite3 *db;
+	sqlite3_stmt *stmt[ST_COUNT];
+	int64_t count[TASK_STATES][TIERS_MAX];
+	int64_t waiting[TIERS_MAX];
+};
+
+struct index *
+index_open(void)
+{
+	struct index *ix = calloc(1, sizeof(*ix));
+
+	if (!ix)
+		return NULL;
+	int rc = sqlite3_open_v2(":memory:", &ix->db,
+				 SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX,
+				 NULL);
+	if (!rc)
+		rc = sqlite3_exec(ix->db, sql_schema, NULL, NULL, NULL);
+	for (int i = 0; !rc && i < ST_COUNT; i++)
+		rc = sqlite3_prepare_v3(ix->db, sql[i], -1, SQLITE_PREPARE_PERSISTENT,
+					&ix->stmt[i], NULL);
+	if (rc) {
+		log_warnx("index: %s", sqlite3_errmsg(ix->db));
+		index_close(ix);
+		return NULL;
+	}
+	return ix;
+}
+
+void
+index_close(struct index *ix)
+{
+	if (!ix)
+		return;
+	for (int i = 0; i < ST_COUNT; i++)
+		sqlite3_finalize(ix->stmt[i]);
+	sqlite3_close(ix->db);
+	free(ix);
+}
+
+static void
+tally(struct index *ix, const struct task *t, int by)
+{
+	ix->count[t->state][t->counts.level] += by;
+	if (t->state == TASK_PENDING && t->waits)
+		ix->waiting[t->counts.level] += by;
+}
+
+/* Columns that index_set() changes have the same numbers in both statements. */
+static void
+bind_task(sqlite3_stmt *s, const struct task *t)
+{
+	sqlite3_bind_int64(s, 1, t->serial);
+	sqlite3_bind_int(s, 3, (int)t->state);
+	sqlite3_bind_int64(s, 4, t->attempt);
+	sqlite3_bind_int(s, 5, t->counts.failures);
+	sqlite3_bind_int(s, 6, t->counts.losses);
+	sqlite3_bind_int(s, 7, t->counts.level);
+	sqlite3_bind_int(s, 8, (int)t->reason);
+	sqlite3_bind_int64(s, 14, t->changed);
+	sqlite3_bind_int(s, 15, t->waits);
+}
+
+static void
+row_task(sqlite3_stmt *s, struct task *t)
+{
+	t->serial = sqlite3_column_int64(s, 0);
+	snprintf(t->name, sizeof(t->name), "%s", (const char *)sqlite3_column_text(s, 1));
+	t->state = (enum task_state)sqlite3_column_int(s, 2);
+	t->attempt = (unsigned)sqlite3_column_int(s, 3);
+	t->counts.failures = sqlite3_column_int(s, 4);
+	t->counts.losses = sqlite3_column_int(s, 5);
+	t->counts.level = sqlite3_column_int(s, 6);
+	t->reason = (enum reason)sqlite3_column_int(s, 7);
+	t->base = sqlite3_column_int(s, 8);
+	t->priority = sqlite3_column_int64(s, 9);
+	t->expected = sqlite3_column_int64(s, 10);
+	t->max_failures = sqlite3_column_int64(s, 11);
+	t->size = sqlite3_column_int64(s, 12);
+	t->changed = sqlite3_column_int64(s, 13);
+	t->waits = sqlite3_column_int(s, 14);
+}
+
+/* A statement in memory fails only when memory is out, and then the picture would be wrong for
+ * good; dying is what a disposable index is for. */
+static void
+step_done(struct index *ix, sqlite3_stmt *s)
+{
+	int rc = sqlite3_step(s);
+
+	if (rc != SQLITE_DONE) {
+		log_warnx("index: %s; giving up", sqlite3_errmsg(ix->db));
+		abort();
+	}
+	sqlite3_reset(s);
+}
+
+int
+index_add(struct index *ix, const struct task *t)
+{
+	sqlite3_stmt *s = ix->stmt[ST_ADD];
+
+	bind_task(s, t);
+	sqlite3_bind_text(s, 2, t->name, -1, SQLITE_STATIC);
+	sqlite3_bind_int(s, 9, t->base);
+	sqlite3_bind_int64(s, 10, t->priority);
+	sqlite3_bind_int64(s, 11, t->expected);
+	sqlite3_bind_int64(s, 12, t->max_failures);
+	sqlite3_bind_int64(s, 13, t->size);
+	int rc = sqlite3_step(s);
+	sqlite3_reset(s);
+	if (rc != SQLITE_DONE)
+		return (rc & 0xff) == SQLITE_CONSTRAINT ? -EEXIST : -ENOMEM;
+	tally(ix, t, 1);
+	return 0;
+}
+
+void
+index_begin(struct index *ix)
+{
+	step_done(ix, ix->stmt[ST_BEGIN]);
+}
+
+void
+index_commit(struct index *ix)
+{
+	step_done(ix, ix->stmt[ST_COMMIT]);
+}
+
+static int
+one_row(sqlite3_stmt *s, struct task *t)
+{
+	int rc = sqlite3_step(s);
+
+	if (rc == SQLITE_ROW)
+		row_task(s, t);
+	sqlite3_reset(s);
+	return rc == SQLITE_ROW ? 0 : -ENOENT;
+}
+
+int
+index_find(struct index *ix, const char *name, struct task *t)
+{
+	sqlite3_bind_text(ix->stmt[ST_FIND], 1, name, -1, SQLITE_STATIC);
+	return one_row(ix->stmt[ST_FIND], t);
+}
+
+int
+index_get(struct index *ix, int64_t serial, struct task *t)
+{
+	sqlite3_bind_int64(ix->stmt[ST_GET], 1, serial);
+	return one_row(ix->stmt[ST_GET], t);
+}
+
+void
+index_set(struct index *ix, const struct task *t)
+{
+	struct task old;
+
+	if (index_get(ix, t->serial, &old))
+		return;
+	tally(ix, &old, -1);
+	tally(ix, t, 1);
+	bind_task(ix->stmt[ST_SET], t);
+	step_done(ix, ix->stmt[ST_SET]);
+}
+
+void
+index_list(struct index *ix, int view, int64_t after, index_fn *fn, void *arg)
+{
+	sqlite3_stmt *s = ix->stmt[view == VIEW_ALL ? ST_ALL : view >= VIEW_TIER ? ST_TIER : ST_STATE];
+	struct task t;
+
+	sqlite3_bind_int64(s, 1, after);
+	if (view != VIEW_ALL)
+		sqlite3_bind_int(s, 2, view >= VIEW_TIER ? view - VIEW_TIER : view);
+	while (sqlite3_step(s) == SQLITE_ROW) {
+		row_task(s, &t);
+		if (fn(arg, &t))
+			break;
+	}
+	sqlite3_reset(s);
+}
+
+struct candidate {
+	int64_t serial, priority, expected;
+	bool elevated;
+};
+
+static int
+better(const void *a, const void *b)
+{
+	const struct candidate *x = a;
+	const struct candidate *y = b;
+
+	if (x->elevated != y->elevated)
+		return x->elevated ? -1 : 1;
+	if (x->priority != y->priority)
+		return x->priority > y->priority ? -1 : 1;
+	if (x->expected != y->expected)
+		return x->expected > y->expected ? -1 : 1;
+	return x->serial < y->serial ? -1 : x->serial > y->serial;
+}
+
+int
+index_pick(struct index *ix, int tier, bool elevated_first, int64_t *serials, int max)
+{
+	sqlite3_stmt *s = ix->stmt[ST_PICK];
+	struct candidate *all = malloc(sizeof(*all) * (size_t)max * (size_t)(tier + 1));
+	int n = 0;
+
+	if (!all)
+		return 0;
+	for (int level = 0; level <= tier; level++) {
+		if (ix->count[TASK_PENDING][level] == ix->waiting[level])
+			continue;
+		sqlite3_bind_int(s, 1, level);
+		sqlite3_bind_int(s, 2, max);
+		while (sqlite3_step(s) == SQLITE_ROW)
+			all[n++] = (struct candidate){
+				.serial = sqlite3_column_int64(s, 0),
+				.priority = sqlite3_column_int64(s, 1),
+				.expected = sqlite3_column_int64(s, 2),
+				.elevated = elevated_first && level > 0,
+			};
+		sqlite3_reset(s);
+	}
+	qsort(all, (size_t)n, sizeof(*all), better);
+	if (n > max)
+		n = max;
+	for (int i = 0; i < n; i++)
+		serials[i] = all[i].serial;
+	free(all);
+	return n;
+}
+
+int64_t
+index_count(const struct index *ix, enum task_state state, int tier)
+{
+	int64_t sum = 0;
+
+	for (int level = 0; level <= tier && level < TIERS_MAX; level++)
+		sum += ix->count[state][level];
+	return sum;
+}
+
+int64_t
+index_waiting(const struct index *ix, int tier)
+{
+	int64_t sum = 0;
+
+	for (int level = 0; level <= tier && level < TIERS_MAX; level++)
+		sum += ix->waiting[level];
+	return sum;
+}

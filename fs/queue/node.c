@@ -1,0 +1,488 @@
+/*
+ * node.c - one's own beat, and looking at the beats of others.
+ */
+#include <config.h>
+
+#include "node.h"
+
+#include "names.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum {
+	FOLLOWED = 3,	/* owners behind one's own that must be seen to move */
+	WANTED_MAX = 8, /* owners of wanted tasks looked at in a round */
+	LOOKS_MIN = 4,
+	MISSING_MS = 1000,
+};
+
+#define FORMAT_LINE "raserfs 1 "
+
+void
+random_text(char *out, size_t len)
+{
+	static const char alphabet[] = "abcdefghijklmnopqrstuvwxyz234567";
+	unsigned char r[64];
+
+	while (getrandom(r, len, 0) != (ssize_t)len)
+		;
+	for (size_t i = 0; i < len; i++)
+		out[i] = alphabet[r[i] & 31];
+	out[len] = '\0';
+}
+
+void
+owner_draw(char owner[OWNER_TEXT])
+{
+	char host[72] = "";
+	size_t n = 0;
+
+	gethostname(host, sizeof(host) - 1);
+	for (const char *p = host; *p && *p != '.' && n < 8; p++)
+		if (isalnum((unsigned char)*p))
+			owner[n++] = (char)tolower((unsigned char)*p);
+	if (!n)
+		owner[n++] = 'n';
+	owner[n++] = '.';
+	random_text(owner + n, 12);
+}
+
+static void
+read_line(const char *path, char *buf, size_t size)
+{
+	FILE *f = fopen(path, "re");
+
+	buf[0] = '\0';
+	if (!f)
+		return;
+	if (fgets(buf, (int)size, f))
+		buf[strcspn(buf, "\n")] = '\0';
+	fclose(f);
+}
+
+static uint64_t
+pid_namespace(void)
+{
+	struct stat st;
+
+	return stat("/proc/self/ns/pid", &st) < 0 ? 0 : (uint64_t)st.st_ino;
+}
+
+/* The start time of a process, or 0 when it cannot be read: proc(5), stat, field 22. */
+static uint64_t
+process_start(long pid)
+{
+	char path[64];
+	char line[1024];
+	unsigned long long start = 0;
+
+	snprintf(path, sizeof(path), "/proc/%ld/stat", pid);
+	read_line(path, line, sizeof(line));
+	const char *p = strrchr(line, ')'); /* the name may hold blanks and brackets */
+	if (!p || sscanf(p + 1, " %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s"
+				" %*s %*s %*s %*s %llu", &start) != 1)
+		return 0;
+	return start;
+}
+
+static void
+node_text(struct node *node)
+{
+	char host[72] = "";
+	char boot[40];
+
+	gethostname(host, sizeof(host) - 1);
+	read_line("/proc/sys/kernel/random/boot_id", boot, sizeof(boot));
+	/* the last line has a fixed width, so that amending it never changes the size */
+	snprintf(node->text, sizeof(node->text),
+		 "owner %s\nhost %s\nboot %s\npidns %llu\npid %ld\nstart %llu\nversion %s\n"
+		 "agents %-*.*s\n",
+		 node->owner, host, boot, (unsigned long long)pid_namespace(), (long)getpid(),
+		 (unsigned long long)process_start(getpid()), PACKAGE_VERSION, NODE_NOTE - 1,
+		 NODE_NOTE - 1, node->note);
+}
+
+static void
+node_path(char path[DISK_PATH], const char *owner)
+{
+	snprintf(path, DISK_PATH, "nodes/%s", owner);
+}
+
+int
+node_join(struct node *node, struct disk *disk, int64_t wall)
+{
+	char path[DISK_PATH];
+
+	*node = (struct node){ .disk = disk, .second = wall };
+	owner_draw(node->owner);
+	node_text(node);
+	node_path(path, node->owner);
+	int rc = disk_create(disk, path, node->text, strlen(node->text));
+	if (!rc)
+		rc = disk_touch(disk, path, node->second);
+	return rc;
+}
+
+int
+node_beat(struct node *node, int64_t wall)
+{
+	char path[DISK_PATH];
+
+	node_path(path, node->owner);
+	/* strictly increasing, whatever the clock does: coarse file systems keep seconds only */
+	int64_t next = wall > node->second ? wall : node->second + 1;
+	int rc = disk_touch(node->disk, path, next);
+	if (!rc)
+		node->second = next;
+	return rc == -ENOENT ? -ESTALE : rc;
+}
+
+int
+node_note(struct node *node, const char *note)
+{
+	char path[DISK_PATH];
+
+	if (!strcmp(node->note, note))
+		return 0;
+	snprintf(node->note, sizeof(node->note), "%s", note);
+	node_text(node);
+	node_path(path, node->owner);
+	int rc = disk_amend(node->disk, path, node->text, strlen(node->text));
+	if (rc)
+		node->note[0] = '\0'; /* once more at the next beat */
+	return rc == -ENOENT ? -ESTALE : rc;
+}
+
+void
+node_leave(struct node *node)
+{
+	char path[DISK_PATH];
+
+	if (!node->owner[0])
+		return;
+	node_path(path, node->owner);
+	disk_unlink(node->disk, path);
+	node->owner[0] = '\0';
+}
+
+/* Copy the value of "key value\n" out of text, trailing blanks removed. */
+static void
+field(const char *text, const char *key, char *out, size_t size)
+{
+	size_t klen = strlen(key);
+
+	out[0] = '\0';
+	for (const char *p = text; p && *p; p = strchr(p, '\n'), p = p ? p + 1 : NULL) {
+		if (strncmp(p, key, klen) != 0 || p[klen] != ' ')
+			continue;
+		size_t n = strcspn(p + klen + 1, "\n");
+
+		if (n >= size)
+			n = size - 1;
+		memcpy(out, p + klen + 1, n);
+		while (n && out[n - 1] == ' ')
+			n--;
+		out[n] = '\0';
+		return;
+	}
+}
+
+bool
+node_parse(const char *text, struct node_info *info)
+{
+	char num[32];
+
+	*info = (struct node_info){ 0 };
+	field(text, "owner", info->owner, sizeof(info->owner));
+	field(text, "host", info->host, sizeof(info->host));
+	field(text, "boot", info->boot, sizeof(info->boot));
+	field(text, "version", info->version, sizeof(info->version));
+	field(text, "agents", info->agents, sizeof(info->agents));
+	field(text, "pidns", num, sizeof(num));
+	info->pidns = strtoull(num, NULL, 10);
+	field(text, "pid", num, sizeof(num));
+	info->pid = strtol(num, NULL, 10);
+	field(text, "start", num, sizeof(num));
+	info->start = strtoull(num, NULL, 10);
+	return info->owner[0] && info->pid > 0;
+}
+
+/* True only when this machine can see that the process is gone; unreadable proves nothing. */
+static bool
+is_proven_dead(const struct node_info *info)
+{
+	char boot[40];
+
+	read_line("/proc/sys/kernel/random/boot_id", boot, sizeof(boot));
+	if (!boot[0] || strcmp(boot, info->boot) != 0 || !info->pidns || info->pid <= 0 ||
+	    info->pidns != pid_namespace())
+		return false;
+	if (kill((pid_t)info->pid, 0) < 0 && errno == ESRCH)
+		return true;
+	uint64_t start = process_start(info->pid);
+	return start && info->start && start != info->start;
+}
+
+void
+watch_init(struct watch *w, struct disk *disk, const char *uuid, int64_t beat_ms)
+{
+	/* silent: unchanged for steal_after less two beats, that is four beats */
+	*w = (struct watch){ .disk = disk, .beat_ms = beat_ms, .window_ms = 4 * beat_ms };
+	snprintf(w->uuid, sizeof(w->uuid), "%s", uuid);
+}
+
+void
+watch_free(struct watch *w)
+{
+	free(w->owners);
+	w->owners = NULL;
+	w->n = w->cap = 0;
+}
+
+struct watched *
+watch_owner(struct watch *w, const char *owner)
+{
+	for (size_t i = 0; i < w->n; i++)
+		if (!strcmp(w->owners[i].owner, owner))
+			return &w->owners[i];
+	if (w->n == w->cap) {
+		size_t cap = w->cap ? w->cap * 2 : 16;
+		struct watched *grown = realloc(w->owners, cap * sizeof(*grown));
+
+		if (!grown)
+			return NULL;
+		w->owners = grown;
+		w->cap = cap;
+	}
+	struct watched *o = &w->owners[w->n++];
+	*o = (struct watched){ .id = w->next_id++ };
+	snprintf(o->owner, sizeof(o->owner), "%s", owner);
+	return o;
+}
+
+int
+format_read(struct disk *disk, char uuid[UUID_TEXT])
+{
+	char text[128];
+	int n = disk_read(disk, "FORMAT", text, sizeof(text) - 1);
+
+	if (n < 0)
+		return n;
+	text[n] = '\0';
+	if (strncmp(text, FORMAT_LINE, strlen(FORMAT_LINE)) != 0)
+		return -EINVAL;
+	const char *u = text + strlen(FORMAT_LINE);
+	size_t len = strcspn(u, "\n");
+	if (len == 0 || len >= UUID_TEXT)
+		return -EINVAL;
+	memcpy(uuid, u, len);
+	uuid[len] = '\0';
+	return 0;
+}
+
+void
+format_text(char *buf, size_t size, const char *uuid)
+{
+	snprintf(buf, size, FORMAT_LINE "%s\n", uuid);
+}
+
+static bool
+format_holds(struct watch *w)
+{
+	char uuid[UUID_TEXT];
+
+	return format_read(w->disk, uuid) == 0 && !strcmp(uuid, w->uuid);
+}
+
+static void
+restart_windows(struct watch *w)
+{
+	for (size_t i = 0; i < w->n; i++) {
+		w->owners[i].since = 0;
+		w->owners[i].looks = 0;
+		w->owners[i].missing = 0;
+	}
+}
+
+static int
+on_listed(void *arg, const char *name)
+{
+	struct watch *w = arg;
+
+	/* dots hide foreign files such as .nfs0000 */
+	if (name[0] == '.' || strlen(name) >= OWNER_TEXT || !strchr(name, '.'))
+		return 0;
+	struct watched *o = watch_owner(w, name);
+	if (!o)
+		return -ENOMEM;
+	o->listed = true;
+	o->missing = 0;
+	return 0;
+}
+
+static void
+read_info(struct watch *w, struct watched *o)
+{
+	char path[DISK_PATH];
+	char text[NODE_TEXT];
+
+	node_path(path, o->owner);
+	int n = disk_read(w->disk, path, text, sizeof(text) - 1);
+	if (n <= 0)
+		return;
+	text[n] = '\0';
+	o->info_read = node_parse(text, &o->info);
+}
+
+static void
+judge_missing(struct watch *w, struct watched *o, int64_t start)
+{
+	if (!o->missing)
+		o->missing = start;
+	else if (start - o->missing >= MISSING_MS && format_holds(w))
+		o->verdict = DEAD_LOST;
+}
+
+/* One fresh look at a listed owner, and the verdict when its window is full. */
+static void
+look(struct watch *w, struct watched *o)
+{
+	char path[DISK_PATH];
+	struct disk_stat st;
+	int64_t start = disk_now(w->disk);
+
+	node_path(path, o->owner);
+	int rc = disk_stat(w->disk, path, &st);
+	if (rc) {
+		o->since = 0;
+		o->looks = 0;
+		return; /* the next listing tells whether it is gone */
+	}
+	int64_t end = disk_now(w->disk);
+	o->seen_wall = st.mtime_s;
+	bool same = o->since && st.ino == o->sig.ino && st.mtime_s == o->sig.mtime_s &&
+		    st.mtime_ns == o->sig.mtime_ns;
+	if (!same) {
+		o->moved |= o->since != 0;
+		o->sig = st;
+		o->since = end;
+		o->looks = 1;
+		/* a moving beat may carry a new note */
+		read_info(w, o);
+	} else {
+		o->looks++;
+	}
+	o->last = start;
+	if (o->info_read && is_proven_dead(&o->info)) {
+		o->verdict = DEAD_PROVEN;
+		log_info("node %s: its process %ld is gone", o->owner, o->info.pid);
+		return;
+	}
+	/* the last look under a second old, or a frozen observer would judge by an old one */
+	if (o->looks >= LOOKS_MIN && start - o->since >= w->window_ms && format_holds(w) &&
+	    disk_now(w->disk) - start < MISSING_MS) {
+		rc = disk_unlink(w->disk, path);
+		if (rc && rc != -ENOENT) {
+			log_warnx("node %s is silent, but its beat cannot be unlinked: %s",
+				  o->owner, strerror(-rc));
+			return;
+		}
+		o->verdict = DEAD_LOST;
+		log_info("node %s: silent for %lld ms, its claims may be stolen", o->owner,
+			 (long long)(end - o->since));
+	}
+}
+
+static int
+by_random(const void *a, const void *b)
+{
+	return strcmp(owner_random(((const struct watched *)a)->owner),
+		      owner_random(((const struct watched *)b)->owner));
+}
+
+int64_t
+watch_round(struct watch *w, const char *self, const char *const *wanted, size_t nwanted,
+	    bool restart)
+{
+	int64_t start = disk_now(w->disk);
+	bool soon = false;
+
+	for (size_t i = 0; i < w->n; i++)
+		w->owners[i].listed = false;
+	int rc = disk_list(w->disk, "nodes", on_listed, w);
+	if (rc) {
+		restart_windows(w);
+		w->last_round = 0;
+		return rc;
+	}
+	if (restart || !w->last_round || start - w->last_round > 2 * w->beat_ms)
+		restart_windows(w);
+	w->last_round = start;
+	/* who has left and is wanted by nobody is forgotten; the wanted ones are judged */
+	size_t kept = 0;
+	for (size_t i = 0; i < w->n; i++) {
+		struct watched *o = &w->owners[i];
+		bool want = false;
+
+		for (size_t k = 0; k < nwanted && !want; k++)
+			want = !strcmp(wanted[k], o->owner);
+		if (!o->listed && !want)
+			continue;
+		w->owners[kept++] = *o;
+	}
+	w->n = kept;
+	for (size_t k = 0; k < nwanted; k++) {
+		struct watched *o = watch_owner(w, wanted[k]);
+
+		if (!o)
+			return -ENOMEM;
+		if (!o->listed && o->verdict == ALIVE && strcmp(o->owner, self) != 0) {
+			judge_missing(w, o, start);
+			soon |= o->verdict == ALIVE;
+		}
+	}
+	qsort(w->owners, w->n, sizeof(*w->owners), by_random);
+	size_t first = 0;
+	while (first < w->n && strcmp(owner_random(w->owners[first].owner), owner_random(self)) <= 0)
+		first++;
+	int moving = 0;
+	for (size_t i = 0; i < w->n && moving < FOLLOWED; i++) {
+		struct watched *o = &w->owners[(first + i) % w->n];
+
+		if (!o->listed || o->verdict != ALIVE || !strcmp(o->owner, self))
+			continue;
+		look(w, o);
+		moving += o->moved && o->verdict == ALIVE;
+	}
+	for (size_t k = 0; k < nwanted && k < WANTED_MAX; k++) {
+		struct watched *o = watch_owner(w, wanted[k]);
+
+		if (o && o->listed && o->verdict == ALIVE && o->last < start &&
+		    strcmp(o->owner, self) != 0)
+			look(w, o);
+	}
+	return soon && w->beat_ms > MISSING_MS ? MISSING_MS : w->beat_ms;
+}
+
+void
+watch_bury(struct watch *w, const char *owner)
+{
+	char path[DISK_PATH];
+
+	node_path(path, owner);
+	int rc = disk_unlink(w->disk, path);
+	if (rc && rc != -ENOENT)
+		log_warnx("node %s is dead, but its beat cannot be unlinked: %s", owner,
+			  strerror(-rc));
+	struct watched *o = watch_owner(w, owner);
+	if (o)
+		o->verdict = DEAD_LOST;
+}

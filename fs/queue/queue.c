@@ -1,0 +1,811 @@
+/*
+ * queue.c - the run directory, looking, claiming and keeping. Ends: settle.c; what others do:
+ * discover.c; what must happen by itself: duty.c; submissions: submit.c.
+ */
+#include <config.h>
+
+#include "queue_impl.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <search.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { PICK_MIN = 8, PICK_MAX = 4096, TRIES = 16 };
+
+/* ---- the run directory ---- */
+
+static const char *const run_dirs[] = {
+	"batches", "chain", "nodes", "checkpoints", "results", "logs",
+};
+
+static int
+is_occupied(struct disk *disk)
+{
+	struct disk_stat st;
+
+	return disk_stat(disk, "FORMAT", &st) != -ENOENT;
+}
+
+int
+queue_init(const char *path, struct err *err)
+{
+	char uuid[UUID_TEXT];
+	char text[128];
+	struct disk disk;
+
+	if (mkdir(path, 0777) < 0 && errno != EEXIST)
+		return err_set(err, -errno, "%s: cannot be made: %s", path, strerror(errno));
+	int rc = disk_open(&disk, path, err);
+	if (rc)
+		return rc;
+	if (is_occupied(&disk)) {
+		disk_close(&disk);
+		return err_set(err, -EEXIST, "%s: there is a run here already", path);
+	}
+	char *ini = conf_template();
+	for (size_t i = 0; !rc && i < sizeof(run_dirs) / sizeof(run_dirs[0]); i++) {
+		rc = disk_mkdir(&disk, run_dirs[i]);
+		if (rc == -EEXIST)
+			rc = 0;
+	}
+	if (!rc && ini)
+		rc = disk_create(&disk, "raser.ini", ini, strlen(ini));
+	if (rc == -EEXIST)
+		rc = 0; /* somebody brought a configuration along */
+	/* last and exclusive: a run exists from here on, and of two that race one wins */
+	random_text(uuid, UUID_TEXT - 1);
+	format_text(text, sizeof(text), uuid);
+	if (!rc)
+		rc = ini ? disk_create(&disk, "FORMAT", text, strlen(text)) : -ENOMEM;
+	if (!rc)
+		rc = disk_sync(&disk, ".");
+	free(ini);
+	disk_close(&disk);
+	return rc ? err_set(err, rc, "%s: no run can be made here: %s", path, strerror(-rc)) : 0;
+}
+
+static int
+read_conf(struct queue *q, struct err *err)
+{
+	enum { INI_LIMIT = 65536 };
+	char *text = malloc(INI_LIMIT);
+
+	if (!text)
+		return err_set(err, -ENOMEM, "out of memory");
+	int n = disk_read(&q->disk, "raser.ini", text, INI_LIMIT - 1);
+	int rc = n < 0 ? err_set(err, n, "%s/raser.ini: %s", q->path, strerror(-n)) : 0;
+	if (!rc) {
+		text[n] = '\0';
+		rc = conf_parse(&q->conf, text, err);
+	}
+	free(text);
+	return rc;
+}
+
+static int
+read_format(struct queue *q, struct err *err)
+{
+	int rc = format_read(&q->disk, q->uuid);
+
+	if (rc == -ENOENT)
+		return err_set(err, rc, "%s is no run directory: it has no FORMAT (raser init makes "
+			       "one)", q->path);
+	return rc ? err_set(err, rc, "%s/FORMAT: not a version that this raserfs can read", q->path) :
+		    0;
+}
+
+static void
+queue_free(struct queue *q)
+{
+	while (q->leases) {
+		struct lease *l = *(struct lease **)q->leases;
+
+		lease_drop(q, l);
+	}
+	for (int i = 0; i < q->nbatches; i++) {
+		batch_close(&q->batches[i]->batch);
+		pthread_mutex_destroy(&q->batches[i]->batch.lock);
+		free(q->batches[i]->bays);
+		free(q->batches[i]);
+	}
+	free(q->batches);
+	free(q->waits);
+	free(q->events);
+	free(q->nodes);
+	watch_free(&q->watch);
+	index_close(q->index);
+	if (q->wake_fd >= 0)
+		close(q->wake_fd);
+	disk_close(&q->disk);
+	pthread_mutex_destroy(&q->lock);
+	pthread_mutex_destroy(&q->watch_lock);
+	pthread_mutex_destroy(&q->refresh_lock);
+	pthread_mutex_destroy(&q->sync_lock);
+	pthread_cond_destroy(&q->settled);
+	pthread_cond_destroy(&q->synced);
+	free(q);
+}
+
+struct queue *
+queue_open(const char *path, const struct queue_options *options, struct now now,
+	   struct err *err)
+{
+	struct disk disk;
+
+	if (disk_open(&disk, path, err))
+		return NULL;
+	return queue_open_disk(disk, path, options, now, err);
+}
+
+struct queue *
+queue_open_disk(struct disk disk, const char *path, const struct queue_options *options,
+		struct now now, struct err *err)
+{
+	struct queue *q = calloc(1, sizeof(*q));
+
+	if (!q) {
+		disk_close(&disk);
+		err_set(err, -ENOMEM, "out of memory");
+		return NULL;
+	}
+	q->disk = disk;
+	q->now = now;
+	pthread_mutex_init(&q->lock, NULL);
+	pthread_mutex_init(&q->watch_lock, NULL);
+	pthread_mutex_init(&q->refresh_lock, NULL);
+	pthread_mutex_init(&q->sync_lock, NULL);
+	pthread_cond_init(&q->settled, NULL);
+	pthread_cond_init(&q->synced, NULL);
+	snprintf(q->path, sizeof(q->path), "%s", path);
+	const char *tmp = options->tmp ? options->tmp : getenv("TMPDIR");
+	snprintf(q->tmp, sizeof(q->tmp), "%s", tmp && *tmp ? tmp : "/tmp");
+	q->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	q->index = index_open();
+	q->events = calloc(EVENTS, sizeof(*q->events));
+	if (q->wake_fd < 0 || !q->index || !q->events) {
+		err_set(err, -ENOMEM, "out of memory");
+		goto fail;
+	}
+	if (read_format(q, err) || read_conf(q, err))
+		goto fail;
+	watch_init(&q->watch, &q->disk, q->uuid, conf_beat_ms(&q->conf));
+	if (options->join) {
+		int rc = node_join(&q->node, &q->disk, now.wall_s);
+
+		if (rc) {
+			err_set(err, rc, "%s/nodes: this daemon cannot say that it lives: %s", path,
+				strerror(-rc));
+			goto fail;
+		}
+		q->joined = true;
+		q->last_beat = now.boot_ms;
+	} else {
+		/* a hand, which holds nothing and needs no beat */
+		memcpy(q->node.owner, "hand.", 5);
+		random_text(q->node.owner + 5, 12);
+	}
+	q->last_look = now.boot_ms;
+	/* links as well as batches: who mounts a run sees it as it is. Texts of ends come after */
+	int64_t rc = queue_refresh(q, now, 0, 1);
+	if (rc < 0) {
+		err_set(err, (int)rc, "%s cannot be read: %s", path, strerror((int)-rc));
+		goto fail;
+	}
+	return q;
+fail:
+	if (q->joined)
+		node_leave(&q->node);
+	queue_free(q);
+	return NULL;
+}
+
+struct own {
+	struct grant *all;
+	size_t n, cap;
+};
+
+static void
+on_own(struct queue *q, struct lease *l, void *arg)
+{
+	struct own *own = arg;
+
+	(void)q;
+	if (l->phase != PHASE_HELD)
+		return;
+	if (own->n == own->cap) {
+		size_t cap = own->cap ? own->cap * 2 : 64;
+		struct grant *grown = realloc(own->all, cap * sizeof(*grown));
+
+		if (!grown)
+			return;
+		own->all = grown;
+		own->cap = cap;
+	}
+	own->all[own->n++] = (struct grant){ .serial = l->serial, .attempt = l->attempt };
+}
+
+void
+queue_close(struct queue *q, struct now now)
+{
+	struct own own = { 0 };
+
+	pthread_mutex_lock(&q->lock);
+	q->leaving = true;
+	lease_each(q, on_own, &own);
+	pthread_mutex_unlock(&q->lock);
+	/* one try each: what the storage refuses now ends as lost by the others */
+	atomic_store(&q->disk.stopping, true);
+	for (size_t i = 0; i < own.n; i++)
+		queue_end(q, own.all[i].serial, own.all[i].attempt, END_FREED, WHY_RESTART, NULL,
+			  now);
+	free(own.all);
+	if (q->joined)
+		node_leave(&q->node);
+	queue_free(q);
+}
+
+const struct conf *
+queue_conf(const struct queue *q)
+{
+	return &q->conf;
+}
+
+const char *
+queue_path(const struct queue *q)
+{
+	return q->path;
+}
+
+void
+queue_owner(struct queue *q, char owner[OWNER_TEXT])
+{
+	pthread_mutex_lock(&q->lock);
+	memcpy(owner, q->node.owner, OWNER_TEXT);
+	pthread_mutex_unlock(&q->lock);
+}
+
+/* ---- waking ---- */
+
+int
+queue_wake_fd(const struct queue *q)
+{
+	return q->wake_fd;
+}
+
+void
+queue_woken(struct queue *q)
+{
+	uint64_t n;
+	ssize_t got = read(q->wake_fd, &n, sizeof(n));
+
+	(void)got; /* nothing there is fine */
+}
+
+static int64_t
+ready_count(struct queue *q, int tier)
+{
+	if (q->leaving || q->pause_until || q->probing)
+		return 0;
+	return index_count(q->index, TASK_PENDING, tier) - index_waiting(q->index, tier);
+}
+
+/* Nothing that tier could ever be given, as far as is known. */
+static bool
+nothing_left(struct queue *q, int tier)
+{
+	return index_count(q->index, TASK_PENDING, tier) == 0 &&
+	       index_count(q->index, TASK_CLAIMED, tier) == 0 &&
+	       index_count(q->index, TASK_UNREAD, TIERS_MAX - 1) == 0;
+}
+
+void
+queue_notify(struct queue *q)
+{
+	bool wake = false;
+
+	for (int i = 0; i < q->conf.ntiers; i++) {
+		int64_t ready = ready_count(q, i);
+		bool drained = nothing_left(q, i);
+
+		if (ready > q->last_ready[i] || (drained && !q->last_drained[i])) {
+			q->generation[i]++;
+			wake = true;
+		}
+		q->last_ready[i] = ready;
+		q->last_drained[i] = drained;
+	}
+	if (wake) {
+		uint64_t one = 1;
+		ssize_t put = write(q->wake_fd, &one, sizeof(one));
+
+		(void)put; /* full means that it is awake already */
+	}
+}
+
+void
+queue_event(struct queue *q, const char *fmt, ...)
+{
+	struct event *e = &q->events[q->event_count % EVENTS];
+	va_list args;
+
+	e->number = ++q->event_count;
+	int n = snprintf(e->text, sizeof(e->text), "%lld ", (long long)q->now.wall_s);
+	va_start(args, fmt);
+	vsnprintf(e->text + n, sizeof(e->text) - (size_t)n, fmt, args);
+	va_end(args);
+}
+
+/* ---- places ---- */
+
+bool
+place_of(struct queue *q, int64_t serial, struct place *p)
+{
+	int low = 0;
+	int high = q->nbatches - 1;
+
+	while (low < high) {
+		int mid = (low + high + 1) / 2;
+
+		if (q->batches[mid]->batch.base <= serial)
+			low = mid;
+		else
+			high = mid - 1;
+	}
+	if (high < 0)
+		return false;
+	p->entry = q->batches[low];
+	p->line = serial - p->entry->batch.base + 1;
+	if (p->line < 1 || p->line > p->entry->batch.lines)
+		return false;
+	p->bay = (int)((p->line - 1) / BAY_TASKS);
+	return true;
+}
+
+void
+place_bay(const struct place *p, char out[DISK_PATH])
+{
+	bay_path(out, p->entry->batch.random, p->bay);
+}
+
+void
+task_store(struct queue *q, const struct task *t)
+{
+	struct task old;
+	struct place p;
+
+	if (index_get(q->index, t->serial, &old))
+		return;
+	if (place_of(q, t->serial, &p))
+		p.entry->bays[p.bay].done += (t->state == TASK_DONE) - (old.state == TASK_DONE);
+	if (t->counts.level > t->base && old.counts.level <= old.base)
+		q->stats.elevated++;
+	index_set(q->index, t);
+	queue_notify(q);
+}
+
+/* ---- looking ---- */
+
+int
+queue_find(struct queue *q, const char *name, struct task *t)
+{
+	pthread_mutex_lock(&q->lock);
+	int rc = index_find(q->index, name, t);
+	pthread_mutex_unlock(&q->lock);
+	return rc;
+}
+
+int
+queue_get(struct queue *q, int64_t serial, struct task *t)
+{
+	pthread_mutex_lock(&q->lock);
+	int rc = index_get(q->index, serial, t);
+	pthread_mutex_unlock(&q->lock);
+	return rc;
+}
+
+void
+queue_list(struct queue *q, int view, int64_t after, index_fn *fn, void *arg)
+{
+	pthread_mutex_lock(&q->lock);
+	index_list(q->index, view, after, fn, arg);
+	pthread_mutex_unlock(&q->lock);
+}
+
+int64_t
+queue_ready(struct queue *q, int tier)
+{
+	pthread_mutex_lock(&q->lock);
+	int64_t n = ready_count(q, tier);
+	pthread_mutex_unlock(&q->lock);
+	return n;
+}
+
+uint64_t
+queue_generation(struct queue *q, int tier)
+{
+	pthread_mutex_lock(&q->lock);
+	uint64_t n = q->generation[tier];
+	pthread_mutex_unlock(&q->lock);
+	return n;
+}
+
+bool
+queue_drained(struct queue *q, int tier, int64_t since_boot_ms)
+{
+	pthread_mutex_lock(&q->lock);
+	bool yes = q->full_pass >= since_boot_ms && nothing_left(q, tier);
+	pthread_mutex_unlock(&q->lock);
+	return yes;
+}
+
+int
+queue_lease(struct queue *q, int64_t serial, unsigned attempt, struct lease_info *info)
+{
+	struct task t;
+	int rc = -ENOENT;
+
+	pthread_mutex_lock(&q->lock);
+	const struct lease *l = lease_find(q, serial, attempt);
+	if (l && l->phase == PHASE_OVER && !l->outcome)
+		rc = -ESTALE;
+	else if (l)
+		rc = 0;
+	else if (!index_get(q->index, serial, &t) &&
+		 (attempt < t.attempt || (attempt == t.attempt && t.state != TASK_PENDING)))
+		rc = -ESTALE;
+	if (!rc) {
+		*info = (struct lease_info){ .serial = serial, .attempt = attempt, .tier = l->tier,
+					     .since = l->since_wall, .touched = l->touched_wall,
+					     .parked_until = l->parked_until, .pid = l->by.pid,
+					     .mine = l->phase != PHASE_FOREIGN,
+					     .over = l->phase == PHASE_OVER };
+		memcpy(info->owner, l->owner, sizeof(info->owner));
+		memcpy(info->comm, l->by.comm, sizeof(info->comm));
+		for (size_t i = 0; !info->mine && i < q->nnodes; i++)
+			if (!strcmp(q->nodes[i].owner, l->owner))
+				info->touched = q->nodes[i].beat;
+		if (info->touched < info->since)
+			info->touched = info->since;
+	}
+	pthread_mutex_unlock(&q->lock);
+	return rc;
+}
+
+int64_t
+queue_held(struct queue *q)
+{
+	pthread_mutex_lock(&q->lock);
+	int64_t n = q->held;
+	pthread_mutex_unlock(&q->lock);
+	return n;
+}
+
+int
+queue_payload(struct queue *q, int64_t serial, char **body, size_t *size)
+{
+	struct place p;
+
+	pthread_mutex_lock(&q->lock);
+	bool there = place_of(q, serial, &p);
+	pthread_mutex_unlock(&q->lock);
+	return there ? batch_payload(&p.entry->batch, &q->disk, p.line, body, size) : -ENOENT;
+}
+
+void
+queue_origin(struct queue *q, int64_t serial, char *who, size_t size, int64_t *wall)
+{
+	struct place p;
+
+	pthread_mutex_lock(&q->lock);
+	bool there = place_of(q, serial, &p);
+	snprintf(who, size, "%s", there ? p.entry->batch.submitter : "");
+	*wall = there ? p.entry->batch.submitted : 0;
+	pthread_mutex_unlock(&q->lock);
+}
+
+/* ---- claiming ---- */
+
+void
+own_claim(struct queue *q, struct now now, struct claim *c)
+{
+	*c = (struct claim){ .seq = ++q->seq, .time = now.wall_s, .verb = CLAIM_AGENT };
+	memcpy(c->owner, q->node.owner, sizeof(c->owner));
+}
+
+/* Create a claim link; the first of a bay makes its directory. As chain_cas(). */
+static int
+claim_cas(struct queue *q, const char *bay, const char *name, unsigned attempt, const char *text,
+	  char found[LINK_TEXT])
+{
+	char path[DISK_PATH];
+
+	link_path(path, bay, name, attempt, LINK_CLAIM);
+	int rc = chain_cas(&q->disk, path, text, found);
+	if (rc != -ENOENT)
+		return rc;
+	rc = disk_mkdir(&q->disk, bay);
+	if (rc && rc != -EEXIST)
+		return rc;
+	return chain_cas(&q->disk, path, text, found);
+}
+
+/* Reserve a pending task for a create of ours, so that no other thread works on that link. */
+static struct lease *
+reserve(struct queue *q, struct task *t, const struct claim *c)
+{
+	struct lease *l = lease_find(q, t->serial, t->attempt);
+
+	if (l && l->phase != PHASE_OVER)
+		return NULL;
+	if (l)
+		lease_drop(q, l); /* an attempt whose claim somebody deleted */
+	l = lease_add(q, t->serial, t->attempt, PHASE_CLAIMING);
+	if (!l)
+		return NULL;
+	memcpy(l->owner, c->owner, sizeof(l->owner));
+	claim_format(c, l->text);
+	l->before = t->counts;
+	l->since_wall = l->touched_wall = c->time;
+	return l;
+}
+
+int
+queue_claim(struct queue *q, int64_t serial, unsigned attempt, int tier,
+	    const struct claimer *by, struct now now, struct grant *grant)
+{
+	struct task t;
+	struct place p;
+	struct claim c;
+	char bay[DISK_PATH];
+	char text[LINK_TEXT];
+	char found[LINK_TEXT];
+
+	pthread_mutex_lock(&q->lock);
+	q->now = now;
+	if (q->leaving || !q->joined) {
+		pthread_mutex_unlock(&q->lock);
+		return -ESHUTDOWN;
+	}
+	int rc = index_get(q->index, serial, &t);
+	if (!rc && t.state == TASK_CLAIMED && t.attempt == attempt)
+		rc = -EBUSY;
+	else if (!rc && (t.state != TASK_PENDING || t.attempt != attempt ||
+			 t.counts.level > tier || !place_of(q, serial, &p)))
+		rc = -ENOENT;
+	if (!rc) {
+		own_claim(q, now, &c);
+		struct lease *l = reserve(q, &t, &c);
+
+		rc = l ? 0 : -EBUSY;
+		if (l) {
+			l->tier = tier;
+			l->by = *by;
+			memcpy(text, l->text, sizeof(text));
+			t.state = TASK_CLAIMED;
+			t.waits = false;
+			index_set(q->index, &t);
+			queue_notify(q);
+		}
+	}
+	pthread_mutex_unlock(&q->lock);
+	if (rc)
+		return rc;
+
+	place_bay(&p, bay);
+	rc = claim_cas(q, bay, t.name, attempt, text, found);
+
+	pthread_mutex_lock(&q->lock);
+	struct lease *l = lease_find(q, serial, attempt);
+	bool orphan = strcmp(c.owner, q->node.owner) != 0;
+	p.entry->bays[p.bay].exists |= rc >= 0;
+	if (rc == 1) {
+		lease_hold(q, l);
+		l->since_boot = l->touched_boot = now.boot_ms;
+		l->phase = orphan ? PHASE_ENDING : PHASE_HELD;
+		t.changed = now.wall_s;
+		index_set(q->index, &t);
+		q->stats.claims++;
+		*grant = (struct grant){ .serial = serial, .attempt = attempt };
+		memcpy(grant->name, t.name, sizeof(grant->name));
+		queue_event(q, "%s@%u claimed by %s[%ld] for %s", t.name, attempt, by->comm,
+			    by->pid, q->conf.tiers[tier].name);
+	} else {
+		lease_drop(q, l);
+		t.state = TASK_PENDING;
+		task_store(q, &t);
+		if (rc == 0) {
+			q->stats.lost_races++;
+			apply_found(q, serial, attempt, found);
+		}
+	}
+	pthread_cond_broadcast(&q->settled);
+	pthread_mutex_unlock(&q->lock);
+	if (rc == 1 && orphan) {
+		/* the verdict fell while the create was on its way: ended, never granted */
+		settle(q, serial, attempt, END_FREED, WHY_RESTART, NULL, now);
+		return -EBUSY;
+	}
+	return rc == 1 ? 0 : rc == 0 ? -EBUSY : rc;
+}
+
+/* The candidate to try, from the tier's order; 0 = none. */
+static int64_t
+pick(struct queue *q, int tier)
+{
+	int64_t serials[PICK_MAX];
+	int max = 1;
+
+	if (ready_count(q, tier) <= 0)
+		return 0;
+	/* alone the order is exact; among others a random start keeps them apart */
+	if (q->living) {
+		max = 2 * q->living_agents > PICK_MIN ? 2 * q->living_agents : PICK_MIN;
+		max = max < PICK_MAX ? max : PICK_MAX;
+	}
+	int n = index_pick(q->index, tier, q->conf.tiers[tier].elevated_first, serials, max);
+	if (!n)
+		return 0;
+	uint32_t r = 0;
+	if (n > 1 && getrandom(&r, sizeof(r), 0) != sizeof(r))
+		r = 0;
+	return serials[r % (uint32_t)n];
+}
+
+int
+queue_next(struct queue *q, int tier, const struct claimer *by, struct now now,
+	   struct grant *grant)
+{
+	for (int i = 0; i < TRIES; i++) {
+		struct task t;
+
+		pthread_mutex_lock(&q->lock);
+		bool gone = q->leaving || !q->joined;
+		int64_t serial = gone ? 0 : pick(q, tier);
+		bool there = serial && index_get(q->index, serial, &t) == 0;
+		bool probe = there && q->pause_ms;
+		q->probing |= probe; /* after a pause, one attempt tells whether to go on */
+		pthread_mutex_unlock(&q->lock);
+		if (gone)
+			return -ESHUTDOWN;
+		if (!there)
+			return -EAGAIN;
+		int rc = queue_claim(q, serial, t.attempt, tier, by, now, grant);
+		if (rc && probe) {
+			pthread_mutex_lock(&q->lock);
+			q->probing = false;
+			pthread_mutex_unlock(&q->lock);
+		}
+		if (rc != -EBUSY && rc != -ENOENT)
+			return rc;
+	}
+	return -EAGAIN;
+}
+
+void
+queue_delivered(struct queue *q, int64_t serial, unsigned attempt)
+{
+	pthread_mutex_lock(&q->lock);
+	struct lease *l = lease_find(q, serial, attempt);
+	if (l)
+		l->delivered = true;
+	pthread_mutex_unlock(&q->lock);
+}
+
+/* ---- keeping ---- */
+
+/* The lease that a holder's call means, or why it may not. [under lock] */
+static int
+holder(struct queue *q, int64_t serial, unsigned attempt, struct now now, struct lease **out)
+{
+	struct task t;
+	struct lease *l = lease_find(q, serial, attempt);
+
+	*out = l;
+	if (!l)
+		return index_get(q->index, serial, &t) || attempt > t.attempt ||
+				       (attempt == t.attempt && t.state == TASK_PENDING) ?
+			       -ENOENT :
+			       -ESTALE;
+	switch (l->phase) {
+	case PHASE_FOREIGN:
+		return -EPERM;
+	case PHASE_OVER:
+		return -ESTALE;
+	case PHASE_CLAIMING:
+		return -EBUSY;
+	case PHASE_HELD:
+	case PHASE_ENDING:
+		break;
+	}
+	/* frozen for a while: look what others wrote before any agent is told that it holds */
+	return now.boot_ms - q->last_look > q->conf.steal_after_ms / 2 ? -EINPROGRESS : 0;
+}
+
+int
+queue_touch(struct queue *q, int64_t serial, unsigned attempt, struct now now)
+{
+	struct lease *l;
+
+	pthread_mutex_lock(&q->lock);
+	int rc = holder(q, serial, attempt, now, &l);
+	if (!rc) {
+		l->touched_boot = now.boot_ms;
+		l->touched_wall = now.wall_s;
+	}
+	pthread_mutex_unlock(&q->lock);
+	return rc;
+}
+
+int
+queue_park(struct queue *q, int64_t serial, unsigned attempt, int64_t until, struct now now)
+{
+	struct lease *l;
+
+	pthread_mutex_lock(&q->lock);
+	int rc = holder(q, serial, attempt, now, &l);
+	if (!rc) {
+		l->parked_until = until;
+		l->touched_boot = now.boot_ms;
+		l->touched_wall = now.wall_s;
+	}
+	pthread_mutex_unlock(&q->lock);
+	return rc;
+}
+
+void
+queue_leave(struct queue *q)
+{
+	pthread_mutex_lock(&q->lock);
+	q->leaving = true;
+	pthread_mutex_unlock(&q->lock);
+}
+
+/* ---- telling ---- */
+
+void
+queue_stats(struct queue *q, struct queue_stats *s)
+{
+	pthread_mutex_lock(&q->lock);
+	*s = q->stats;
+	for (int i = 0; i < TASK_STATES; i++)
+		s->count[i] = index_count(q->index, (enum task_state)i, TIERS_MAX - 1);
+	memcpy(s->held, q->held_by_tier, sizeof(s->held));
+	for (int i = 0; i < TIERS_MAX; i++)
+		s->waiting[i] = q->waiting[i];
+	s->batches = q->nbatches;
+	s->paused = q->pause_ms != 0;
+	for (int i = 0; i < DISK_CALLS; i++)
+		s->calls[i] = atomic_load_explicit(&q->disk.calls[i], memory_order_relaxed);
+	pthread_mutex_unlock(&q->lock);
+}
+
+uint64_t
+queue_events(struct queue *q, uint64_t after, FILE *out)
+{
+	pthread_mutex_lock(&q->lock);
+	uint64_t last = q->event_count;
+	uint64_t first = last > EVENTS ? last - EVENTS + 1 : 1;
+	for (uint64_t i = after + 1 > first ? after + 1 : first; i <= last; i++)
+		fprintf(out, "%llu %s\n", (unsigned long long)i,
+			q->events[(i - 1) % EVENTS].text);
+	pthread_mutex_unlock(&q->lock);
+	return last;
+}
+
+size_t
+queue_nodes(struct queue *q, struct node_line *lines, size_t max)
+{
+	pthread_mutex_lock(&q->lock);
+	size_t n = q->nnodes < max ? q->nnodes : max;
+	if (n)
+		memcpy(lines, q->nodes, n * sizeof(*lines));
+	pthread_mutex_unlock(&q->lock);
+	return n;
+}

@@ -1,0 +1,285 @@
+/*
+ * queue.h - the queue on a run directory: look, claim, keep, end. No FUSE, no SQL, no clock.
+ *
+ * One struct queue is one life of one daemon (an owner), or of a tool that only looks and
+ * submits. Functions marked [memory] answer at once from what is known; the others may wait for
+ * the storage and are called by threads that may. All of them may be called from any thread.
+ * They return 0 (or a count) or a negative errno. Times: struct now, read by the caller.
+ */
+#ifndef RASER_QUEUE_H
+#define RASER_QUEUE_H
+
+#include <stdio.h>
+
+#include "index.h"
+#include "node.h"
+
+struct queue;
+struct submission;
+
+struct now {
+	int64_t boot_ms; /* CLOCK_BOOTTIME */
+	int64_t wall_s;	 /* for what is stored and shown, never compared */
+};
+
+struct queue_options {
+	bool join;	 /* make an owner with a beat: needed to claim */
+	const char *tmp; /* node-local directory for submissions; NULL = $TMPDIR or /tmp */
+};
+
+/* ---- the run directory ---- */
+
+/* Make a run directory at path (which may exist, empty). -EEXIST when there is one already. */
+int
+queue_init(const char *path, struct err *err);
+
+/* Open it and read everything in it once. NULL and err when it is none or cannot be read. */
+struct queue *
+queue_open(const char *path, const struct queue_options *options, struct now now,
+	   struct err *err);
+
+/* As queue_open(), on a disk that the caller has opened and that the queue then owns. */
+struct queue *
+queue_open_disk(struct disk disk, const char *path, const struct queue_options *options,
+		struct now now, struct err *err);
+
+/* End one's own claims as freed (restart), unlink the beat, free everything. */
+void
+queue_close(struct queue *q, struct now now);
+
+const struct conf *
+queue_conf(const struct queue *q);
+const char *
+queue_path(const struct queue *q);
+/* The owner now; it changes when a verdict went against it. */
+void
+queue_owner(struct queue *q, char owner[OWNER_TEXT]);
+
+/* A descriptor that becomes readable when something changed that waiters may want: tasks to
+ * take, a drained queue, a lease that is over. queue_woken() makes it quiet again. [memory] */
+int
+queue_wake_fd(const struct queue *q);
+void
+queue_woken(struct queue *q);
+
+/* ---- looking [memory] ---- */
+
+int
+queue_find(struct queue *q, const char *name, struct task *t);
+int
+queue_get(struct queue *q, int64_t serial, struct task *t);
+void
+queue_list(struct queue *q, int view, int64_t after, index_fn *fn, void *arg);
+/* How many tasks tier could be given now; 0 while this node has stopped claiming. */
+int64_t
+queue_ready(struct queue *q, int tier);
+/* Counts what changes what a waiter of the tier could be told. */
+uint64_t
+queue_generation(struct queue *q, int tier);
+/* Nothing is left that could become claimable for tier, by a full pass that began after now. */
+bool
+queue_drained(struct queue *q, int tier, int64_t since_boot_ms);
+
+struct lease_info {
+	int64_t serial;
+	unsigned attempt;
+	char owner[OWNER_TEXT];
+	char comm[16]; /* the agent's program, pid and activity: claims of this daemon only */
+	long pid;
+	int tier;
+	int64_t since;	 /* wall seconds */
+	int64_t touched; /* wall seconds of the last heartbeat, or of its owner's beat */
+	int64_t parked_until; /* wall seconds, 0 = not parked */
+	bool mine;
+	bool over; /* ended through this daemon; kept for repeats */
+};
+
+/*
+ * The lease of attempt k of a task. 0; -ESTALE when that attempt is over (or was this daemon's
+ * and is lost); -ENOENT when there never was one that is known here.
+ */
+int
+queue_lease(struct queue *q, int64_t serial, unsigned attempt, struct lease_info *info);
+
+/* How many claims of this daemon are not over. */
+int64_t
+queue_held(struct queue *q);
+
+/* ---- claiming ---- */
+
+struct claimer {
+	long pid;
+	char comm[16];
+	bool bound; /* ends with its descriptor */
+};
+
+struct grant {
+	int64_t serial;
+	unsigned attempt;
+	char name[NAME_LIMIT + 1];
+};
+
+/* Claim attempt k of a task for an agent of tier. -EBUSY: somebody has it; -ENOENT: that
+ * attempt is over or unknown; -ESHUTDOWN: this daemon is leaving; else the storage's errno. */
+int
+queue_claim(struct queue *q, int64_t serial, unsigned attempt, int tier,
+	    const struct claimer *by, struct now now, struct grant *grant);
+
+/* Claim the best task for tier. -EAGAIN: none now (the caller may look afresh and retry). */
+int
+queue_next(struct queue *q, int tier, const struct claimer *by, struct now now,
+	   struct grant *grant);
+
+/* The agent has got the payload: from now on a closed descriptor means a crash. [memory] */
+void
+queue_delivered(struct queue *q, int64_t serial, unsigned attempt);
+
+/* ---- keeping ---- */
+
+/* Heartbeat. -ESTALE, -EPERM (another daemon's claim), -ENOENT (no claim); -EINPROGRESS: this
+ * daemon was frozen and must queue_look() first. [memory] */
+int
+queue_touch(struct queue *q, int64_t serial, unsigned attempt, struct now now);
+int
+queue_park(struct queue *q, int64_t serial, unsigned attempt, int64_t until, struct now now);
+
+/* ---- ending ---- */
+
+/*
+ * End an attempt that this daemon granted, durably. Limits apply: a retry may come out as
+ * failed. note (may be NULL) is a line of evidence for people. 0 also when it stands so
+ * already; -ESTALE: the claim is lost; -EPERM: another daemon's; -ENOENT: no claim;
+ * -ENOSPC and the like: nothing happened, still held.
+ */
+int
+queue_end(struct queue *q, int64_t serial, unsigned attempt, enum outcome outcome,
+	  enum reason reason, const char *note, struct now now);
+
+/* The last descriptor of a claim is gone: retry (crash), or freed when it never got the
+ * payload or this daemon is leaving. */
+void
+queue_closed(struct queue *q, int64_t serial, unsigned attempt, bool bound, struct now now);
+
+/* An admin's hand on anybody's claim: freed (revoked). */
+int
+queue_revoke(struct queue *q, int64_t serial, unsigned attempt, struct now now);
+/* Cancel a task, pending or claimed. 0 also when it is cancelled; -EPERM when it is done or
+ * failed. */
+int
+queue_cancel(struct queue *q, int64_t serial, struct now now);
+/* Make a failed or cancelled task pending again with its counters zeroed. */
+int
+queue_reopen(struct queue *q, int64_t serial, struct now now);
+
+/* Unlink the beat of an owner: it loses its claims. -ENOENT when there is none. */
+int
+queue_evict(struct queue *q, const char *owner);
+
+/* Grant nothing any more, and free what closes. [memory] */
+void
+queue_leave(struct queue *q);
+
+/* ---- payloads and submissions ---- */
+
+/* A payload, allocated for the caller. */
+int
+queue_payload(struct queue *q, int64_t serial, char **body, size_t *size);
+
+/* Who submitted a task and when. [memory] */
+void
+queue_origin(struct queue *q, int64_t serial, char *who, size_t size, int64_t *wall);
+
+/* Feed a submission; see ingest.h. Its receipt goes to a local file, a line per task. */
+struct submission *
+submission_new(struct queue *q, const char *id_field, struct err *err);
+void
+submission_free(struct submission *s);
+int
+submission_feed(struct submission *s, const char *data, size_t len, struct err *err);
+/*
+ * Publish what is complete, all or nothing, durably. 0 (also when nothing is new); -EINVAL: bad
+ * or cut text; -EEXIST: an id is taken by another payload. After a failure nothing of it exists.
+ */
+int
+submission_commit(struct submission *s, const char *submitter, struct now now, struct err *err);
+/* The text may not go on: a cut task is now an error. For the last close. */
+int
+submission_finish(struct submission *s, const char *submitter, struct now now, struct err *err);
+
+struct submission_totals {
+	int64_t tasks, duplicates, batches;
+};
+void
+submission_totals(const struct submission *s, struct submission_totals *t);
+/* Read the receipt; its size so far. */
+int64_t
+submission_receipt_size(const struct submission *s);
+ssize_t
+submission_receipt(const struct submission *s, char *buf, size_t size, int64_t offset);
+
+/* ---- duties: the caller schedules them ---- */
+
+/* Beat once. The caller does so every conf_beat_ms() from a thread that does nothing else. */
+int
+queue_beat(struct queue *q, struct now now);
+
+/* Freshly read what others wrote to the chains of one's own claims: at every beat, and after a
+ * gap of more than half of steal_after. */
+int
+queue_look(struct queue *q, struct now now);
+
+/* Look at other owners and end the claims of dead ones. Returns ms until it is due again. */
+int64_t
+queue_watch(struct queue *q, struct now now, bool idle);
+
+/* Read what others did: new batches, and bays with unfinished tasks, `bays` of them at most
+ * (0 = all: a full pass), and at most `reads` ends (0 = all). Returns how many tasks changed. */
+int64_t
+queue_refresh(struct queue *q, struct now now, int bays, int reads);
+
+/* End stale claims, wake what waited long enough. Returns ms until it is due again. */
+int64_t
+queue_tick(struct queue *q, struct now now);
+
+/* The serving loop was not served for so long: no agent is judged by that time. [memory] */
+void
+queue_excuse(struct queue *q, struct now now);
+
+/* Agents by tier that wait at this daemon now: a hint for others. [memory] */
+void
+queue_idle(struct queue *q, const int waiting[TIERS_MAX]);
+
+/* ---- telling [memory] ---- */
+
+struct queue_stats {
+	int64_t count[TASK_STATES];
+	int64_t elevated; /* tasks that have moved up a tier */
+	int64_t claims, lost_races;
+	int64_t ends[128];   /* by outcome letter */
+	int64_t why[128];    /* by reason letter, retries, losses and frees */
+	int64_t busy_ms[TIERS_MAX]; /* time that agents held claims of this daemon, per tier */
+	int64_t held[TIERS_MAX];
+	int64_t waiting[TIERS_MAX];
+	int batches;
+	bool paused; /* attempts died at once here: no claiming for a while */
+	uint64_t calls[DISK_CALLS];
+};
+void
+queue_stats(struct queue *q, struct queue_stats *s);
+
+/* Events after number `after`, oldest first, one line each. Returns the number of the last. */
+uint64_t
+queue_events(struct queue *q, uint64_t after, FILE *out);
+
+struct node_line {
+	uint32_t id;
+	char owner[OWNER_TEXT];
+	int64_t beat; /* wall seconds */
+	bool alive;
+	struct node_info info;
+};
+/* Living daemons. Returns how many were filled in. */
+size_t
+queue_nodes(struct queue *q, struct node_line *lines, size_t max);
+
+#endif

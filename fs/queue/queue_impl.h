@@ -1,0 +1,216 @@
+/*
+ * queue_impl.h - what the files of the queue share. Nobody else includes it.
+ *
+ * One lock guards everything in struct queue that is not said to be guarded otherwise. It is
+ * never held over a call on the run directory. Where a file needs more than one lock, the order
+ * is refresh, watch, lock, sync.
+ */
+#ifndef RASER_QUEUE_IMPL_H
+#define RASER_QUEUE_IMPL_H
+
+#include <limits.h>
+#include <pthread.h>
+
+#include "queue.h"
+
+enum { EVENTS = 1024, EVENT_TEXT = 200 };
+
+struct bay {
+	bool exists;	    /* its directory has been seen */
+	bool parent_synced; /* chain/ was synced since then: the directory itself is durable */
+	int done;	    /* tasks known to be done */
+	/* group commit, guarded by queue.sync_lock */
+	bool syncing;
+	uint64_t sync_started, sync_finished;
+};
+
+struct batch_entry {
+	struct batch batch;
+	struct bay *bays;
+	int nbays;
+};
+
+enum phase {
+	PHASE_CLAIMING, /* our create is in flight */
+	PHASE_HELD,	/* ours */
+	PHASE_ENDING,	/* our end is in flight */
+	PHASE_OVER,	/* ended here, or lost; kept for repeats */
+	PHASE_FOREIGN,	/* another daemon's */
+};
+
+struct lease {
+	int64_t serial; /* with attempt the key of the tree */
+	unsigned attempt;
+	enum phase phase;
+	char owner[OWNER_TEXT];
+	char text[LINK_TEXT]; /* of the claim */
+	struct counts before;
+	int tier;
+	struct claimer by;
+	bool delivered;
+	int64_t since_wall, touched_wall;
+	int64_t since_boot, touched_boot; /* foreign: first seen */
+	int64_t parked_until;
+	/* PHASE_OVER */
+	enum outcome outcome; /* how it ended; 0 = lost to others */
+	int64_t expires_boot;
+	/* an end that must still be written: its descriptor closed, or it went stale */
+	enum outcome want;
+	enum reason want_reason;
+};
+
+/* A pending task that this daemon does not choose yet. */
+struct wait {
+	int64_t serial;
+	int64_t due_boot;
+	int times;
+	bool due_pending; /* false: done waiting, kept only for `times` */
+};
+
+struct event {
+	uint64_t number;
+	char text[EVENT_TEXT];
+};
+
+struct queue {
+	pthread_mutex_t lock;
+	pthread_cond_t settled; /* an end in flight was answered */
+	struct disk disk;
+	struct conf conf;
+	char path[PATH_MAX];
+	char tmp[PATH_MAX];
+	char uuid[UUID_TEXT];
+	struct index *index;
+	struct batch_entry **batches;
+	int nbatches;
+	int last_batch; /* highest number seen */
+	int64_t serials;
+	void *leases; /* tsearch(3) tree of struct lease */
+	int64_t held;
+	int64_t held_by_tier[TIERS_MAX];
+
+	bool joined, leaving;
+	struct node node; /* beat thread; owner is also read under lock */
+	uint64_t seq;
+	int64_t last_beat;   /* boot ms of the last good beat */
+	int64_t last_look;   /* boot ms at which the last good look at our chains began */
+	bool beat_troubled;  /* since the last watch round */
+
+	pthread_mutex_t watch_lock; /* guards watch */
+	struct watch watch;
+	pthread_mutex_t refresh_lock; /* one refresh at a time */
+	int refresh_batch, refresh_bay; /* where the next few bays begin */
+	int64_t full_pass;  /* boot ms at which the last complete pass began */
+	struct now now;	    /* as the last caller gave it, for events */
+
+	struct wait *waits;
+	size_t nwaits, cap_waits;
+	int dead_at_once;   /* attempts in a row that died at once here */
+	int64_t pause_until;
+	int64_t pause_ms;
+	bool probing; /* the one claim after a pause is out */
+
+	int waiting[TIERS_MAX];
+	struct node_line *nodes; /* as the last watch round left them */
+	size_t nnodes;
+	int living; /* other living daemons, and agents they told of */
+	int living_agents;
+	char peers[TIERS_MAX]; /* 1: another living daemon has agents of the tier */
+
+	pthread_mutex_t sync_lock;
+	pthread_cond_t synced;
+
+	int wake_fd;
+	uint64_t generation[TIERS_MAX];
+	int64_t last_ready[TIERS_MAX];
+	bool last_drained[TIERS_MAX];
+	struct event *events;
+	uint64_t event_count;
+	struct queue_stats stats;
+};
+
+/* ---- lease.c [under lock] ---- */
+
+struct lease *
+lease_find(struct queue *q, int64_t serial, unsigned attempt);
+/* A new lease in a phase; NULL when memory is out. */
+struct lease *
+lease_add(struct queue *q, int64_t serial, unsigned attempt, enum phase phase);
+void
+lease_drop(struct queue *q, struct lease *l);
+/* Count it among the claims of this daemon, or no longer. */
+void
+lease_hold(struct queue *q, struct lease *l);
+/* Ours no more: ended so, or lost (0); kept for repeats until steal_after has passed. */
+void
+lease_over(struct queue *q, struct lease *l, enum outcome outcome);
+typedef void
+lease_fn(struct queue *q, struct lease *l, void *arg);
+/* Visit every lease; fn may drop the one it is given. */
+void
+lease_each(struct queue *q, lease_fn *fn, void *arg);
+
+/* ---- queue.c [under lock] ---- */
+
+/* Where a task lies. */
+struct place {
+	struct batch_entry *entry;
+	int bay;
+	int64_t line;
+};
+bool
+place_of(struct queue *q, int64_t serial, struct place *p);
+void
+place_bay(const struct place *p, char out[DISK_PATH]);
+/* Store a task's new state, and keep bays, counters and waiters right. */
+void
+task_store(struct queue *q, const struct task *t);
+/* Tell waiters when what they could be told has changed. */
+void
+queue_notify(struct queue *q);
+void
+queue_event(struct queue *q, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* The text that a claim of ours gets. */
+void
+own_claim(struct queue *q, struct now now, struct claim *c);
+/* An attempt of ours failed by the agent's own doing after ms, or ended otherwise. */
+void
+breaker_note(struct queue *q, bool died, int64_t ms, struct now now);
+
+/* ---- settle.c ---- */
+
+/* Write the end of a lease that is PHASE_ENDING and settle it. Not under lock. */
+int
+settle(struct queue *q, int64_t serial, unsigned attempt, enum outcome outcome,
+       enum reason reason, const char *note, struct now now);
+/* End somebody's claim: of a dead owner, a stray of our own, or by an admin's hand. 1: ended
+ * by us, 0: another end stands (and is applied), or an errno. Not under lock. */
+int
+end_foreign(struct queue *q, int64_t serial, unsigned attempt, enum outcome outcome,
+	    enum reason reason, struct now now);
+/* Make the names in a bay durable; concurrent callers share a sync. Not under lock. */
+int
+bay_sync(struct queue *q, const struct place *p);
+
+/* ---- discover.c ---- */
+
+/* Take over what a fold says, unless more is known already. [under lock] */
+bool
+apply_fold(struct queue *q, int64_t serial, unsigned link, bool is_end, const struct fold *f);
+/* Pending tasks that a claim of ours lost to: apply the text that stands there. [under lock] */
+void
+apply_found(struct queue *q, int64_t serial, unsigned attempt, const char *text);
+/* List a bay and take over what is there. Returns how many tasks changed, or an errno. */
+int64_t
+bay_merge(struct queue *q, struct batch_entry *entry, int bay, struct now now);
+/* Open and load batches that are new. Returns how many, or an errno. */
+int
+load_batches(struct queue *q, struct now now, struct err *err);
+
+/* ---- duty.c [under lock] ---- */
+
+/* Do not choose this task here for ms. */
+void
+wait_add(struct queue *q, struct task *t, int64_t ms, bool growing, struct now now);
+
+#endif

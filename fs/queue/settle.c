@@ -1,0 +1,547 @@
+/*
+ * settle.c - how attempts end: by their holder, by the daemon that granted them, by an
+ * observer of a dead owner, by an admin's hand. All of them compete for one name, T@k.end.
+ */
+#include <config.h>
+
+#include "queue_impl.h"
+
+#include <errno.h>
+#include <string.h>
+
+enum { AT_ONCE_MS = 2000, CANCEL_TRIES = 32 };
+
+/* ---- durability ---- */
+
+int
+bay_sync(struct queue *q, const struct place *p)
+{
+	struct bay *bay = &p->entry->bays[p->bay];
+	char path[DISK_PATH];
+	int rc = 0;
+
+	place_bay(p, path);
+	pthread_mutex_lock(&q->sync_lock);
+	/* only a sync that begins from here on is sure to cover what the caller made */
+	uint64_t need = bay->sync_started + 1;
+	while (!rc && bay->sync_finished < need) {
+		if (bay->syncing) {
+			pthread_cond_wait(&q->synced, &q->sync_lock);
+			continue;
+		}
+		uint64_t mine = ++bay->sync_started;
+		bool parent = !bay->parent_synced;
+
+		bay->syncing = true;
+		pthread_mutex_unlock(&q->sync_lock);
+		rc = disk_sync(&q->disk, path);
+		if (!rc && parent)
+			rc = disk_sync(&q->disk, "chain");
+		pthread_mutex_lock(&q->sync_lock);
+		bay->syncing = false;
+		if (!rc) {
+			bay->sync_finished = mine;
+			bay->parent_synced = true;
+		}
+		pthread_cond_broadcast(&q->synced);
+	}
+	pthread_mutex_unlock(&q->sync_lock);
+	return rc;
+}
+
+/* ---- counting ---- */
+
+void
+breaker_note(struct queue *q, bool died, int64_t ms, struct now now)
+{
+	enum { IN_A_ROW = 8, PAUSE_FIRST_MS = 1000, PAUSE_LAST_MS = 60000 };
+
+	if (!died || ms > AT_ONCE_MS) {
+		if (q->pause_ms)
+			log_info("attempts live again here: claiming as before");
+		q->dead_at_once = 0;
+		q->pause_ms = 0;
+		return;
+	}
+	if (++q->dead_at_once < IN_A_ROW)
+		return;
+	q->pause_ms = q->pause_ms ? q->pause_ms * 2 : PAUSE_FIRST_MS;
+	if (q->pause_ms > PAUSE_LAST_MS)
+		q->pause_ms = PAUSE_LAST_MS;
+	q->pause_until = now.boot_ms + q->pause_ms;
+	log_warnx("%d attempts in a row died at once on this node; no claims here for %lld ms, "
+		  "then one is tried", q->dead_at_once, (long long)q->pause_ms);
+	queue_event(q, "node pauses: %d attempts in a row died at once here", q->dead_at_once);
+}
+
+/* Another daemon has agents that may take the task next. */
+static bool
+others_may_take(const struct queue *q, int level)
+{
+	for (int i = level; i < q->conf.ntiers; i++)
+		if (q->peers[i])
+			return true;
+	return false;
+}
+
+/* Take over an end that stands: row, lease, counters, waits. [under lock] */
+static void
+record_end(struct queue *q, struct task *t, unsigned attempt, const struct end *e,
+	   const char *note, struct now now)
+{
+	struct fold f = { 0 };
+	int before = t->counts.level;
+
+	fold_end(e, attempt, &f);
+	t->state = f.state;
+	t->attempt = f.attempt;
+	t->counts = f.counts;
+	t->reason = f.reason;
+	t->changed = e->time;
+	t->waits = false;
+	q->stats.ends[(unsigned char)e->outcome & 127]++;
+	q->stats.why[(unsigned char)e->reason & 127]++;
+	queue_event(q, "%s@%u %s%s%s%s%s%s%s%s", t->name, attempt, outcome_name(e->outcome),
+		    e->reason == WHY_NONE ? "" : " ", reason_name(e->reason),
+		    t->counts.level > before ? ", moves up to " : "",
+		    t->counts.level > before ? q->conf.tiers[t->counts.level].name : "",
+		    note && *note ? ": " : "", note && *note ? note : "",
+		    t->state == TASK_FAILED && e->outcome != END_FAILED ? " (given up)" : "");
+	if (e->outcome != END_DONE)
+		log_info("task %s@%u: %s %s%s%s", t->name, attempt, outcome_name(e->outcome),
+			 reason_name(e->reason), note && *note ? ": " : "", note ? note : "");
+	task_store(q, t);
+	if (t->state != TASK_PENDING)
+		return;
+	bool died = e->reason == WHY_CRASH || e->reason == WHY_OOM || e->reason == WHY_EXIT;
+	if (e->reason == WHY_NOT_ITS_FAULT)
+		wait_add(q, t, q->conf.retry_delay_ms, true, now);
+	else if (died && !strcmp(e->owner, q->node.owner) && others_may_take(q, t->counts.level))
+		/* the next attempt had better be made elsewhere, for a while */
+		wait_add(q, t, q->conf.steal_after_ms, false, now);
+}
+
+static int64_t
+max_failures(const struct queue *q, const struct task *t)
+{
+	return t->max_failures == MAX_FAILURES_UNSET ? q->conf.max_failures : t->max_failures;
+}
+
+static struct end
+own_end(struct queue *q, const char *owner, enum reason reason, struct now now)
+{
+	struct end e = { .seq = ++q->seq, .time = now.wall_s, .reason = reason };
+
+	memcpy(e.owner, owner, sizeof(e.owner));
+	return e;
+}
+
+/* ---- our own claims ---- */
+
+/* Back to a holder's lease after a create that did nothing. [under lock] */
+static void
+still_held(struct lease *l)
+{
+	if (l && l->phase == PHASE_ENDING)
+		l->phase = PHASE_HELD;
+}
+
+/* Our claim is gone from under us: what stands there now is read afresh. */
+static void
+claim_vanished(struct queue *q, const struct place *p, int64_t serial, unsigned attempt,
+	       struct now now)
+{
+	struct task t;
+
+	pthread_mutex_lock(&q->lock);
+	struct lease *l = lease_find(q, serial, attempt);
+	if (l && l->phase != PHASE_OVER) {
+		lease_over(q, l, 0);
+		l->text[0] = '\0';
+	}
+	if (!index_get(q->index, serial, &t) && t.state == TASK_CLAIMED && t.attempt == attempt) {
+		log_warnx("task %s@%u: its claim was removed from the run directory; dropped",
+			  t.name, attempt);
+		queue_event(q, "%s@%u dropped: its claim was removed by hand", t.name, attempt);
+		t.state = TASK_PENDING;
+		task_store(q, &t);
+	}
+	pthread_mutex_unlock(&q->lock);
+	bay_merge(q, p->entry, p->bay, now);
+}
+
+int
+settle(struct queue *q, int64_t serial, unsigned attempt, enum outcome outcome,
+       enum reason reason, const char *note, struct now now)
+{
+	struct task t;
+	struct place p;
+	struct counts before;
+	char bay[DISK_PATH];
+	char claim[DISK_PATH];
+	char path[DISK_PATH];
+	char claim_text[LINK_TEXT];
+	char text[LINK_TEXT];
+	char found[LINK_TEXT];
+
+	pthread_mutex_lock(&q->lock);
+	q->now = now;
+	struct lease *l = lease_find(q, serial, attempt);
+	bool there = l && !index_get(q->index, serial, &t) && place_of(q, serial, &p);
+	if (!there) {
+		pthread_mutex_unlock(&q->lock);
+		return -ENOENT;
+	}
+	memcpy(claim_text, l->text, sizeof(claim_text));
+	before = l->before;
+	struct end e = own_end(q, l->owner, reason, now);
+	int64_t held_ms = now.boot_ms - l->since_boot;
+	pthread_mutex_unlock(&q->lock);
+
+	e.outcome = count_end(&q->conf, max_failures(q, &t), outcome, &before, &e.counts);
+	end_format(&e, text);
+	place_bay(&p, bay);
+	link_path(claim, bay, t.name, attempt, LINK_CLAIM);
+	link_path(path, bay, t.name, attempt, LINK_END);
+	/* a claim is not synced, and anybody may delete it: then it can be another's by now */
+	int rc = chain_read(&q->disk, claim, found);
+	if (rc == -ENOENT || (!rc && strcmp(found, claim_text) != 0)) {
+		claim_vanished(q, &p, serial, attempt, now);
+		pthread_mutex_lock(&q->lock);
+		pthread_cond_broadcast(&q->settled);
+		pthread_mutex_unlock(&q->lock);
+		return -ESTALE;
+	}
+	if (!rc)
+		rc = chain_cas(&q->disk, path, text, found);
+	bool won = rc == 1;
+	int synced = 0;
+	if (won) {
+		/* the create made the directory fresh for us, so this look is the true one */
+		if (chain_read(&q->disk, claim, found) || strcmp(found, claim_text) != 0)
+			log_warnx("task %s@%u: its claim was removed while it ended; the end stands",
+				  t.name, attempt);
+		synced = bay_sync(q, &p);
+	}
+
+	pthread_mutex_lock(&q->lock);
+	q->now = now;
+	l = lease_find(q, serial, attempt);
+	q->probing &= rc < 0;
+	if (won) {
+		if (l)
+			lease_over(q, l, outcome);
+		if (l)
+			l->text[0] = '\0';
+		if (!index_get(q->index, serial, &t) && t.state == TASK_CLAIMED &&
+		    t.attempt == attempt)
+			record_end(q, &t, attempt, &e, note, now);
+		bool told = reason == WHY_EXIT || reason == WHY_OOM || outcome == END_DONE ||
+			    outcome == END_FAILED;
+		if (told)
+			breaker_note(q, outcome == END_RETRY, held_ms, now);
+	} else if (rc == 0) {
+		struct end other;
+		struct fold f = { .state = TASK_PENDING, .attempt = attempt + 1, .counts = before };
+
+		if (end_parse(found, &other))
+			fold_end(&other, attempt, &f);
+		queue_event(q, "%s@%u lost: ended by %s (%s)", t.name, attempt, f.owner,
+			    reason_name(f.reason));
+		if (l)
+			lease_over(q, l, 0);
+		if (l)
+			l->text[0] = '\0';
+		apply_fold(q, serial, attempt, true, &f);
+	} else {
+		still_held(l);
+	}
+	pthread_cond_broadcast(&q->settled);
+	pthread_mutex_unlock(&q->lock);
+	if (won && synced)
+		log_warnx("task %s@%u: ended, but %s cannot be synced: %s", t.name, attempt, bay,
+			  strerror(-synced));
+	return won ? synced : rc == 0 ? -ESTALE : rc;
+}
+
+/* Wait until no create or end of ours is in flight for it. [under lock] */
+static struct lease *
+quiet_lease(struct queue *q, int64_t serial, unsigned attempt)
+{
+	struct lease *l;
+
+	while ((l = lease_find(q, serial, attempt)) != NULL &&
+	       (l->phase == PHASE_ENDING || l->phase == PHASE_CLAIMING))
+		pthread_cond_wait(&q->settled, &q->lock);
+	return l;
+}
+
+int
+queue_end(struct queue *q, int64_t serial, unsigned attempt, enum outcome outcome,
+	  enum reason reason, const char *note, struct now now)
+{
+	struct task t;
+	int rc = 0;
+
+	pthread_mutex_lock(&q->lock);
+	struct lease *l = quiet_lease(q, serial, attempt);
+	if (!l) {
+		bool never = index_get(q->index, serial, &t) || attempt > t.attempt ||
+			     (attempt == t.attempt && t.state == TASK_PENDING);
+		rc = never ? -ENOENT : -ESTALE;
+	} else if (l->phase == PHASE_FOREIGN) {
+		rc = -EPERM;
+	} else if (l->phase == PHASE_OVER) {
+		/* the same again is success: replies get lost, and mv asks twice */
+		rc = l->outcome == outcome ? 1 : -ESTALE;
+	} else {
+		l->phase = PHASE_ENDING;
+	}
+	pthread_mutex_unlock(&q->lock);
+	if (rc)
+		return rc == 1 ? 0 : rc;
+	return settle(q, serial, attempt, outcome, reason, note, now);
+}
+
+void
+queue_closed(struct queue *q, int64_t serial, unsigned attempt, bool bound, struct now now)
+{
+	pthread_mutex_lock(&q->lock);
+	struct lease *l = quiet_lease(q, serial, attempt);
+	bool held = l && l->phase == PHASE_HELD;
+	enum outcome outcome = END_RETRY;
+	enum reason reason = WHY_CRASH;
+	if (held && !l->delivered) {
+		outcome = END_FREED;
+		reason = WHY_UNDELIVERED;
+	} else if (held && q->leaving) {
+		outcome = END_FREED;
+		reason = WHY_RESTART;
+	} else if (!bound) {
+		held = false; /* lasts while it is heartbeaten */
+	}
+	if (held) {
+		l->want = outcome; /* queue_tick() goes on when the storage refuses now */
+		l->want_reason = reason;
+		l->phase = PHASE_ENDING;
+	}
+	pthread_mutex_unlock(&q->lock);
+	if (held)
+		settle(q, serial, attempt, outcome, reason, NULL, now);
+}
+
+/* ---- anybody's claims ---- */
+
+int
+end_foreign(struct queue *q, int64_t serial, unsigned attempt, enum outcome outcome,
+	    enum reason reason, struct now now)
+{
+	struct task t;
+	struct place p;
+	struct fold f;
+	char bay[DISK_PATH];
+	char path[DISK_PATH];
+	char text[LINK_TEXT];
+	char found[LINK_TEXT];
+
+	pthread_mutex_lock(&q->lock);
+	q->now = now;
+	struct lease *l = quiet_lease(q, serial, attempt);
+	bool there = l && !index_get(q->index, serial, &t) && t.state == TASK_CLAIMED &&
+		     t.attempt == attempt && place_of(q, serial, &p);
+	if (!there) {
+		pthread_mutex_unlock(&q->lock);
+		return 0;
+	}
+	if (l->phase == PHASE_HELD) {
+		l->phase = PHASE_ENDING;
+		pthread_mutex_unlock(&q->lock);
+		int own = settle(q, serial, attempt, outcome, reason, NULL, now);
+		return own ? own == -ESTALE ? 0 : own : 1;
+	}
+	enum phase was = l->phase;
+	l->phase = PHASE_CLAIMING; /* one thread at a time works on this link */
+	struct end e = own_end(q, q->node.owner, reason, now);
+	pthread_mutex_unlock(&q->lock);
+
+	place_bay(&p, bay);
+	link_path(path, bay, t.name, attempt, LINK_END);
+	/* what is ended must have been read, and the counters below it */
+	int rc = chain_fold(&q->disk, bay, t.name, attempt, false, t.base, &f);
+	if (!rc && f.state == TASK_CLAIMED) {
+		e.outcome = count_end(&q->conf, max_failures(q, &t), outcome, &f.counts,
+				      &e.counts);
+		end_format(&e, text);
+		rc = chain_cas(&q->disk, path, text, found);
+		if (rc == 1) {
+			int synced = bay_sync(q, &p);
+
+			if (synced)
+				log_warnx("%s cannot be synced: %s", bay, strerror(-synced));
+		}
+	} else if (!rc || rc == -ENOENT) {
+		rc = -ENOENT; /* deleted, or an admin's link: the listing tells */
+	}
+
+	pthread_mutex_lock(&q->lock);
+	l = lease_find(q, serial, attempt);
+	if (l)
+		l->phase = was;
+	if (rc >= 0 && l) {
+		if (was == PHASE_FOREIGN)
+			lease_drop(q, l);
+		else
+			l->text[0] = '\0';
+	}
+	if (rc == 1 && !index_get(q->index, serial, &t) && t.state == TASK_CLAIMED &&
+	    t.attempt == attempt)
+		record_end(q, &t, attempt, &e, NULL, now);
+	if (rc == 0) {
+		struct end other;
+		struct fold g = { .state = TASK_PENDING, .attempt = attempt + 1, .counts = f.counts };
+
+		if (end_parse(found, &other))
+			fold_end(&other, attempt, &g);
+		apply_fold(q, serial, attempt, true, &g);
+	}
+	pthread_cond_broadcast(&q->settled);
+	pthread_mutex_unlock(&q->lock);
+	if (rc == -ENOENT) {
+		bay_merge(q, p.entry, p.bay, now);
+		rc = 0;
+	}
+	return rc;
+}
+
+int
+queue_revoke(struct queue *q, int64_t serial, unsigned attempt, struct now now)
+{
+	struct task t;
+
+	pthread_mutex_lock(&q->lock);
+	struct lease *l = quiet_lease(q, serial, attempt);
+	int rc = index_get(q->index, serial, &t);
+	if (!rc && !l)
+		rc = attempt < t.attempt || (attempt == t.attempt && t.state != TASK_PENDING) ?
+			     -ESTALE :
+			     -ENOENT;
+	if (!rc && l->phase == PHASE_OVER && !l->text[0])
+		rc = -ESTALE;
+	pthread_mutex_unlock(&q->lock);
+	if (!rc)
+		rc = end_foreign(q, serial, attempt, END_FREED, WHY_REVOKED, now);
+	return rc < 0 ? rc : 0;
+}
+
+/* ---- cancelling and reopening ---- */
+
+/* Create T@k.claim with a verb that is its own end. 1 won, 0 another link stands, or an errno. */
+static int
+verb_link(struct queue *q, const struct task *t, unsigned attempt, enum claim_verb verb,
+	  struct now now)
+{
+	struct place p;
+	struct claim c;
+	char bay[DISK_PATH];
+	char path[DISK_PATH];
+	char text[LINK_TEXT];
+	char found[LINK_TEXT];
+
+	pthread_mutex_lock(&q->lock);
+	q->now = now;
+	struct lease *l = quiet_lease(q, t->serial, attempt);
+	if (l && l->phase == PHASE_OVER) {
+		lease_drop(q, l);
+		l = NULL;
+	}
+	if (l || !place_of(q, t->serial, &p) ||
+	    !lease_add(q, t->serial, attempt, PHASE_CLAIMING)) {
+		pthread_mutex_unlock(&q->lock);
+		return 0;
+	}
+	own_claim(q, now, &c);
+	c.verb = verb;
+	c.counts.level = t->counts.level;
+	pthread_mutex_unlock(&q->lock);
+
+	claim_format(&c, text);
+	place_bay(&p, bay);
+	link_path(path, bay, t->name, attempt, LINK_CLAIM);
+	int rc = chain_cas(&q->disk, path, text, found);
+	if (rc == -ENOENT) {
+		rc = disk_mkdir(&q->disk, bay);
+		if (!rc || rc == -EEXIST)
+			rc = chain_cas(&q->disk, path, text, found);
+	}
+	int synced = rc == 1 ? bay_sync(q, &p) : 0;
+
+	pthread_mutex_lock(&q->lock);
+	lease_drop(q, lease_find(q, t->serial, attempt));
+	p.entry->bays[p.bay].exists |= rc >= 0;
+	if (rc >= 0)
+		apply_found(q, t->serial, attempt, found);
+	if (rc == 1)
+		queue_event(q, "%s@%u %s by hand", t->name, attempt,
+			    verb == CLAIM_CANCELLED ? "cancelled" : "reopened");
+	pthread_cond_broadcast(&q->settled);
+	pthread_mutex_unlock(&q->lock);
+	return synced ? synced : rc;
+}
+
+int
+queue_cancel(struct queue *q, int64_t serial, struct now now)
+{
+	for (int i = 0; i < CANCEL_TRIES; i++) {
+		struct task t;
+		int rc = queue_get(q, serial, &t);
+
+		if (rc)
+			return rc;
+		switch (t.state) {
+		case TASK_PENDING:
+			rc = verb_link(q, &t, t.attempt, CLAIM_CANCELLED, now);
+			break;
+		case TASK_CLAIMED:
+			rc = end_foreign(q, serial, t.attempt, END_CANCELLED, WHY_NONE, now);
+			break;
+		case TASK_UNREAD:
+			rc = (int)queue_refresh(q, now, 0, 0);
+			break;
+		case TASK_CANCELLED:
+			return 0;
+		default:
+			return -EPERM; /* done or failed: final */
+		}
+		if (rc < 0)
+			return rc;
+		/* if an agent's claim won, go on at its end; if another end won, at the next claim */
+	}
+	return -EBUSY;
+}
+
+int
+queue_reopen(struct queue *q, int64_t serial, struct now now)
+{
+	struct task t;
+	int rc = queue_get(q, serial, &t);
+
+	if (rc)
+		return rc;
+	if (t.state == TASK_PENDING)
+		return 0; /* somebody reopened it already */
+	if (t.state != TASK_FAILED && t.state != TASK_CANCELLED)
+		return -EPERM;
+	rc = verb_link(q, &t, t.attempt + 1, CLAIM_REOPENED, now);
+	return rc < 0 ? rc : 0;
+}
+
+int
+queue_evict(struct queue *q, const char *owner)
+{
+	char path[DISK_PATH];
+
+	if (!*owner || strchr(owner, '/') || owner[0] == '.' || strlen(owner) >= OWNER_TEXT)
+		return -EINVAL;
+	snprintf(path, sizeof(path), "nodes/%s", owner);
+	return disk_unlink(&q->disk, path);
+}
