@@ -91,7 +91,8 @@ crew_init(struct crew *c, int argc, char **argv, const struct crew_option *more)
 	char *real = realpath(dir, NULL);
 	if (!real)
 		err(1, "%s", dir);
-	snprintf(c->dir, sizeof c->dir, "%.4000s/%.20s.XXXXXX", real, program_invocation_short_name);
+	snprintf(c->dir, sizeof c->dir, "%.4000s/%.20s.XXXXXX", real,
+		 program_invocation_short_name);
 	if (!mkdtemp(c->dir))
 		err(1, "%s", c->dir);
 	free(real);

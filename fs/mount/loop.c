@@ -1,0 +1,424 @@
+/*
+ * loop.c - the serving loop, the duties it schedules, and the beat.
+ *
+ * One thread reads requests and never waits for the run directory. What must happen by itself
+ * is a duty: a job in the pool, each at most once at a time, due again when it says so.
+ */
+#include <config.h>
+
+#include "loop.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/random.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+enum {
+	REFRESH_MIN_MS = 1000,	 /* for those who list and look up */
+	REFRESH_EVERY_MS = 30000, /* anyhow */
+	IDLE_FIRST_MS = 500,	 /* for agents that wait, doubling */
+	IDLE_LAST_MS = 30000,
+	FEW_BAYS = 64,
+	FEW_READS = 64,
+	START_READS = 4096, /* ends read at a time while the picture is being completed */
+	TURN_MAX_MS = 1000,
+	LEAVE_MS = 150,
+};
+
+enum duty { DUTY_TICK, DUTY_LOOK, DUTY_WATCH, DUTY_REFRESH, DUTIES };
+
+struct loop {
+	struct mount *m;
+	int epoll_fd, signal_fd;
+	pthread_t beat;
+	pthread_mutex_t lock; /* guards due, running, stop */
+	pthread_cond_t stopped;
+	int64_t due[DUTIES];
+	bool running[DUTIES];
+	bool stop;
+	int64_t idle_ms; /* pause between two passes for idle agents */
+	bool idle;	 /* agents wait and there is nothing for them */
+	bool reading;	 /* ends are left to read */
+	int64_t leave_at;
+};
+
+static struct loop *the_loop; /* jobs carry the mount only */
+
+void
+mount_want_refresh(struct mount *m)
+{
+	atomic_store(&m->want_refresh, true);
+}
+
+/* ---- duties ---- */
+
+static void
+duty_done(struct loop *l, enum duty d, int64_t in_ms)
+{
+	uint64_t one = 1;
+
+	pthread_mutex_lock(&l->lock);
+	l->running[d] = false;
+	l->due[d] = now_read().boot_ms + in_ms;
+	pthread_mutex_unlock(&l->lock);
+	ssize_t n = write(l->m->refresh_fd, &one, sizeof(one));
+	(void)n;
+}
+
+static void
+do_tick(struct mount *m, struct job *job)
+{
+	(void)job;
+	duty_done(the_loop, DUTY_TICK, queue_tick(m->q, now_read()));
+	new_expire(m, now_read().boot_ms);
+}
+
+static void
+do_look(struct mount *m, struct job *job)
+{
+	(void)job;
+	queue_look(m->q, now_read());
+	duty_done(the_loop, DUTY_LOOK, conf_beat_ms(m->conf));
+}
+
+static void
+do_watch(struct mount *m, struct job *job)
+{
+	(void)job;
+	duty_done(the_loop, DUTY_WATCH, queue_watch(m->q, now_read(), the_loop->idle));
+}
+
+/* Between half and all of ms, so that a thousand daemons do not ask together. */
+static int64_t
+jitter(int64_t ms)
+{
+	uint32_t r = 0;
+
+	if (getrandom(&r, sizeof(r), 0) != sizeof(r))
+		r = 0;
+	return ms / 2 + (int64_t)(r % (uint32_t)(ms / 2 + 1));
+}
+
+static void
+do_refresh(struct mount *m, struct job *job)
+{
+	struct loop *l = the_loop;
+	struct queue_stats s;
+	bool idle = l->idle;
+	int64_t in = jitter(REFRESH_EVERY_MS);
+
+	(void)job;
+	/* agents that wait need a complete pass: only that can find the queue drained */
+	int64_t n = idle ? queue_refresh(m->q, now_read(), 0, 0) :
+			   queue_refresh(m->q, now_read(), FEW_BAYS,
+					 l->reading ? START_READS : FEW_READS);
+	opendir_answer(m, now_read().boot_ms, true);
+	queue_stats(m->q, &s);
+	pthread_mutex_lock(&l->lock);
+	l->reading &= s.count[TASK_UNREAD] > 0;
+	if (n < 0 || !idle || n > 0)
+		l->idle_ms = IDLE_FIRST_MS;
+	else if (l->idle_ms < IDLE_LAST_MS)
+		l->idle_ms *= 2;
+	if (idle)
+		in = jitter(l->idle_ms);
+	if (l->reading)
+		in = 0;
+	if (n < 0)
+		in = jitter(REFRESH_EVERY_MS) / 10;
+	pthread_mutex_unlock(&l->lock);
+	if (n < 0)
+		log_warnx("%s cannot be read: %s", queue_path(m->q), strerror((int)-n));
+	duty_done(l, DUTY_REFRESH, in);
+}
+
+static job_fn *const duties[DUTIES] = {
+	[DUTY_TICK] = do_tick, [DUTY_LOOK] = do_look, [DUTY_WATCH] = do_watch,
+	[DUTY_REFRESH] = do_refresh,
+};
+
+/* Start what is due; ms until the next one. */
+static int64_t
+start_duties(struct loop *l, int64_t now_ms)
+{
+	int64_t next = TURN_MAX_MS;
+
+	for (int d = 0; d < DUTIES; d++) {
+		const struct job job = { .fn = duties[d] };
+		bool start = false;
+
+		pthread_mutex_lock(&l->lock);
+		if (!l->running[d]) {
+			start = l->due[d] <= now_ms;
+			l->running[d] = start;
+			if (!start && l->due[d] - now_ms < next)
+				next = l->due[d] - now_ms;
+		}
+		pthread_mutex_unlock(&l->lock);
+		if (start)
+			work_add(l->m, &job);
+	}
+	return next;
+}
+
+static void
+duty_at(struct loop *l, enum duty d, int64_t when)
+{
+	pthread_mutex_lock(&l->lock);
+	if (when < l->due[d])
+		l->due[d] = when;
+	pthread_mutex_unlock(&l->lock);
+}
+
+/* Who waits here, and whether a refresh could help them. */
+static void
+consider_idle(struct loop *l, int64_t now_ms)
+{
+	struct mount *m = l->m;
+	int waiting[TIERS_MAX] = { 0 };
+	bool idle = false;
+
+	park_count(m, waiting);
+	handles_poll(m, waiting);
+	queue_idle(m->q, waiting);
+	for (int t = 0; t < m->conf->ntiers; t++)
+		idle |= waiting[t] && queue_ready(m->q, t) == 0;
+	pthread_mutex_lock(&l->lock);
+	if (idle && !l->idle) {
+		l->idle_ms = IDLE_FIRST_MS;
+		if (!l->running[DUTY_REFRESH])
+			l->due[DUTY_REFRESH] = now_ms;
+	}
+	l->idle = idle;
+	pthread_mutex_unlock(&l->lock);
+	if (atomic_load(&m->want_refresh)) {
+		int64_t at = m->last_refresh + REFRESH_MIN_MS;
+
+		if (at <= now_ms) {
+			atomic_store(&m->want_refresh, false);
+			m->last_refresh = now_ms;
+			at = now_ms;
+		}
+		duty_at(l, DUTY_REFRESH, at);
+	}
+}
+
+/* ---- the beat ---- */
+
+static void *
+beat(void *arg)
+{
+	struct loop *l = arg;
+	struct mount *m = l->m;
+	struct timespec until;
+
+	clock_gettime(CLOCK_MONOTONIC, &until);
+	pthread_mutex_lock(&l->lock);
+	while (!l->stop) {
+		pthread_mutex_unlock(&l->lock);
+		struct now now = now_read();
+		/* a loop that does not turn serves nobody: then this daemon must look dead */
+		if (now.boot_ms - atomic_load(&m->last_turn) < m->conf->steal_after_ms / 2)
+			queue_beat(m->q, now);
+		else
+			log_warnx("the serving loop stands still; no beat");
+		int64_t ms = conf_beat_ms(m->conf);
+		clock_gettime(CLOCK_MONOTONIC, &until);
+		until.tv_nsec += ms % 1000 * 1000000;
+		until.tv_sec += ms / 1000 + until.tv_nsec / 1000000000;
+		until.tv_nsec %= 1000000000;
+		pthread_mutex_lock(&l->lock);
+		int rc = 0;
+		while (!l->stop && rc != ETIMEDOUT)
+			rc = pthread_cond_timedwait(&l->stopped, &l->lock, &until);
+	}
+	pthread_mutex_unlock(&l->lock);
+	return NULL;
+}
+
+/* ---- the loop ---- */
+
+static int
+add_fd(int epoll_fd, int fd)
+{
+	struct epoll_event e = { .events = EPOLLIN, .data.fd = fd };
+
+	return epoll_ctl(epoll_fd, EPOLL_CTL_ADD, fd, &e);
+}
+
+static void
+drain_fd(int fd)
+{
+	uint64_t n;
+	ssize_t got = read(fd, &n, sizeof(n));
+
+	(void)got;
+}
+
+/* Read and dispatch until the kernel has nothing more. -1 when the mount is gone. */
+static int
+serve(struct mount *m, struct fuse_buf *buf)
+{
+	while (!fuse_session_exited(m->se)) {
+		int n = fuse_session_receive_buf(m->se, buf);
+
+		if (n == -EINTR)
+			continue;
+		if (n == -EAGAIN)
+			return 0;
+		if (n <= 0)
+			return -1;
+		fuse_session_process_buf(m->se, buf);
+	}
+	return -1;
+}
+
+static void
+start_leaving(struct loop *l)
+{
+	struct mount *m = l->m;
+	struct now now = now_read();
+
+	if (atomic_exchange(&m->leaving, true)) {
+		l->leave_at = now.boot_ms; /* a second signal: at once */
+		return;
+	}
+	queue_leave(m->q);
+	park_fail(m, -1, EAGAIN);
+	opendir_answer(m, now.boot_ms, true);
+	l->leave_at = now.boot_ms + m->grace_ms;
+	int64_t held = queue_held(m->q);
+	if (held)
+		log_info("leaving: %lld claims are still held; waiting for them at most %lld s",
+			 (long long)held, (long long)m->grace_ms / 1000);
+}
+
+/* A turn longer than this means that the whole daemon was frozen, or its machine. */
+static void
+mind_the_gap(struct loop *l, struct now now, int64_t last)
+{
+	struct mount *m = l->m;
+
+	if (!last || now.boot_ms - last < m->conf->steal_after_ms / 2)
+		return;
+	log_warnx("this daemon stood still for %lld ms: looking at its claims before serving on",
+		  (long long)(now.boot_ms - last));
+	queue_excuse(m->q, now);
+	duty_at(l, DUTY_LOOK, now.boot_ms);
+	duty_at(l, DUTY_WATCH, now.boot_ms);
+}
+
+static int64_t
+sooner(int64_t a, int64_t b)
+{
+	return b >= 0 && b < a ? b : a;
+}
+
+static void
+run(struct loop *l)
+{
+	struct mount *m = l->m;
+	struct fuse_buf buf = { 0 };
+	struct epoll_event events[8];
+	int64_t last = 0;
+	int64_t most = m->conf->steal_after_ms / 12;
+
+	for (bool alive = true; alive;) {
+		struct now now = now_read();
+
+		mind_the_gap(l, now, last);
+		last = now.boot_ms;
+		atomic_store(&m->last_turn, now.boot_ms);
+		park_kick(m);
+		int64_t wait = park_check(m, now.boot_ms);
+		wait = sooner(most < TURN_MAX_MS ? most : TURN_MAX_MS, wait);
+		consider_idle(l, now.boot_ms);
+		wait = sooner(wait, start_duties(l, now.boot_ms));
+		wait = sooner(wait, work_deadlines(m, now.boot_ms));
+		wait = sooner(wait, opendir_answer(m, now.boot_ms, false));
+		if (atomic_load(&m->leaving)) {
+			if ((queue_held(m->q) == 0 && work_is_idle(m)) ||
+			    l->leave_at <= now.boot_ms)
+				break;
+			wait = sooner(wait, 5);
+		}
+		int n = epoll_wait(l->epoll_fd, events, 8, (int)(wait < 0 ? 0 : wait));
+		for (int i = 0; i < n && alive; i++) {
+			if (events[i].data.fd == l->signal_fd) {
+				struct signalfd_siginfo si;
+
+				while (read(l->signal_fd, &si, sizeof(si)) == sizeof(si))
+					start_leaving(l);
+			} else if (events[i].data.fd == m->refresh_fd) {
+				drain_fd(m->refresh_fd);
+			} else if (events[i].data.fd == queue_wake_fd(m->q)) {
+				queue_woken(m->q);
+			} else if (serve(m, &buf)) {
+				alive = false;
+			}
+		}
+	}
+	free(buf.mem);
+}
+
+int
+loop_run(struct mount *m)
+{
+	sigset_t set;
+	struct loop l = { .m = m, .idle_ms = IDLE_FIRST_MS, .reading = true };
+	pthread_condattr_t mono;
+
+	the_loop = &l;
+	pthread_mutex_init(&l.lock, NULL);
+	pthread_condattr_init(&mono);
+	pthread_condattr_setclock(&mono, CLOCK_MONOTONIC);
+	pthread_cond_init(&l.stopped, &mono);
+	pthread_condattr_destroy(&mono);
+	sigemptyset(&set);
+	sigaddset(&set, SIGTERM);
+	sigaddset(&set, SIGINT);
+	sigaddset(&set, SIGHUP);
+	l.signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+	l.epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+	int rc = l.signal_fd < 0 || l.epoll_fd < 0 || add_fd(l.epoll_fd, l.signal_fd) ||
+				 add_fd(l.epoll_fd, m->refresh_fd) ||
+				 add_fd(l.epoll_fd, queue_wake_fd(m->q)) ||
+				 add_fd(l.epoll_fd, fuse_session_fd(m->se)) ?
+			 -errno :
+			 0;
+	struct now now = now_read();
+	atomic_store(&m->last_turn, now.boot_ms);
+	l.due[DUTY_LOOK] = now.boot_ms + conf_beat_ms(m->conf);
+	bool beating = false;
+	if (!rc)
+		rc = -pthread_create(&l.beat, NULL, beat, &l);
+	beating = !rc;
+	if (!rc)
+		run(&l);
+	atomic_store(&m->leaving, true);
+	queue_leave(m->q);
+	park_fail(m, -1, EAGAIN);
+	opendir_answer(m, now.boot_ms, true);
+	fuse_session_unmount(m->se);
+	pthread_mutex_lock(&l.lock);
+	l.stop = true;
+	pthread_cond_broadcast(&l.stopped);
+	pthread_mutex_unlock(&l.lock);
+	bool clean = work_stop(m, LEAVE_MS);
+	if (!clean) {
+		/* a thread hangs in the storage: the kernel takes everything with the process */
+		log_warnx("the storage does not answer; leaving without a farewell");
+		_exit(1);
+	}
+	if (beating)
+		pthread_join(l.beat, NULL);
+	close(l.signal_fd);
+	close(l.epoll_fd);
+	pthread_mutex_destroy(&l.lock);
+	pthread_cond_destroy(&l.stopped);
+	return rc;
+}

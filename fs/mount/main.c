@@ -1,0 +1,320 @@
+/*
+ * main.c - raserfs: options, healing a dead mount, mounting, and going to the background.
+ */
+#include <config.h>
+
+#include "loop.h"
+#include "mount.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <signal.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+struct options {
+	char *run, *mountpoint;
+	int foreground, debug, claim_open, help, version;
+	char *grace;
+	char *tmp;
+	bool bad;
+};
+
+#define OPTION(text, field) { text, offsetof(struct options, field), 1 }
+
+static const struct fuse_opt option_specs[] = {
+	OPTION("-f", foreground),
+	OPTION("-d", debug),
+	OPTION("debug", debug),
+	OPTION("-h", help),
+	OPTION("--help", help),
+	OPTION("-V", version),
+	OPTION("--version", version),
+	OPTION("claim=open", claim_open),
+	OPTION("grace=%s", grace),
+	OPTION("tmp=%s", tmp),
+	FUSE_OPT_END,
+};
+
+static int
+on_option(void *data, const char *arg, int key, struct fuse_args *out)
+{
+	struct options *o = data;
+
+	(void)out;
+	if (key == FUSE_OPT_KEY_NONOPT) {
+		char **slot = !o->run ? &o->run : !o->mountpoint ? &o->mountpoint : NULL;
+
+		if (!slot) {
+			fprintf(stderr, "raserfs: one RUN and one MOUNTPOINT, not also %s\n", arg);
+			o->bad = true;
+			return 0;
+		}
+		*slot = strdup(arg);
+		return *slot ? 0 : -1;
+	}
+	if (!strcmp(arg, "allow_other") || !strcmp(arg, "allow_root") ||
+	    strstr(arg, ",allow_other")) {
+		fputs("raserfs: a mount is its user's alone; allow_other is not supported\n", stderr);
+		o->bad = true;
+		return 0;
+	}
+	return 1; /* libfuse knows it, or says that it does not */
+}
+
+static void
+usage(FILE *f)
+{
+	fputs("usage: raserfs [-f] [-d] [-o OPTION,...] RUN MOUNTPOINT\n"
+	      "Show the run directory RUN as a task queue at MOUNTPOINT.\n\n"
+	      "  -f               stay in the foreground\n"
+	      "  -d               the same, and print every request\n"
+	      "  -o claim=open    reading a listed task claims it too\n"
+	      "  -o grace=S       seconds to wait for held claims after SIGTERM\n"
+	      "  -o tmp=DIR       node-local directory for submissions (default $TMPDIR or /tmp)\n"
+	      "  -V, -h           version, this text\n\n"
+	      "End it with `fusermount3 -u MOUNTPOINT` (umount, as root) or SIGTERM. See raserfs(8).\n",
+	      f);
+}
+
+/* ---- the mount point ---- */
+
+static bool
+is_dev_fd(const char *mountpoint)
+{
+	return !strncmp(mountpoint, "/dev/fd/", 8);
+}
+
+/* A daemon that died leaves a mount that answers ENOTCONN to everything: take it away. */
+static int
+heal(const char *mountpoint)
+{
+	struct stat st;
+
+	if (stat(mountpoint, &st) == 0) {
+		if (S_ISDIR(st.st_mode))
+			return 0;
+		fprintf(stderr, "raserfs: %s: not a directory\n", mountpoint);
+		return -1;
+	}
+	if (errno != ENOTCONN && errno != ECONNABORTED) {
+		fprintf(stderr, "raserfs: %s: %s\n", mountpoint, strerror(errno));
+		return -1;
+	}
+	log_info("%s: taking away the mount of a daemon that died", mountpoint);
+	if (umount2(mountpoint, MNT_DETACH) == 0)
+		return 0;
+	pid_t pid = fork();
+	if (pid == 0) {
+		execlp("fusermount3", "fusermount3", "-u", "-z", "--", mountpoint, (char *)NULL);
+		_exit(127);
+	}
+	int status = 1;
+	while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR)
+		;
+	if (pid > 0 && WIFEXITED(status) && WEXITSTATUS(status) == 0)
+		return 0;
+	fprintf(stderr, "raserfs: %s: a dead mount is there and cannot be taken away\n", mountpoint);
+	return -1;
+}
+
+/* Half of the longest time that the kernel lets a request take, in ms; 0 = as long as it likes.
+ * A request over that limit would abort the whole mount (fuse, request_timeout). */
+static int64_t
+kernel_patience(void)
+{
+	static const char *const files[] = { "/proc/sys/fs/fuse/max_request_timeout",
+					     "/proc/sys/fs/fuse/default_request_timeout" };
+	long least = 0;
+
+	for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
+		FILE *f = fopen(files[i], "re");
+		long v = 0;
+
+		if (f && fscanf(f, "%ld", &v) == 1 && v > 0 && (!least || v < least))
+			least = v;
+		if (f)
+			fclose(f);
+	}
+	return least * 500;
+}
+
+/* ---- going to the background ---- */
+
+static int ready_fd = -1;
+
+/* Fork before there is any thread; the parent stays until the child says how it went. */
+static int
+background(void)
+{
+	int fds[2];
+
+	if (pipe2(fds, O_CLOEXEC) < 0)
+		return -1;
+	pid_t pid = fork();
+	if (pid < 0)
+		return -1;
+	if (pid > 0) {
+		char ok = 0;
+		ssize_t n;
+
+		close(fds[1]);
+		do {
+			n = read(fds[0], &ok, 1);
+		} while (n < 0 && errno == EINTR);
+		_exit(n == 1 && ok ? 0 : 1);
+	}
+	close(fds[0]);
+	ready_fd = fds[1];
+	setsid();
+	return chdir("/");
+}
+
+static void
+say_ready(void)
+{
+	if (ready_fd < 0)
+		return;
+	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+	if (null >= 0) {
+		dup2(null, STDIN_FILENO);
+		dup2(null, STDOUT_FILENO);
+		close(null);
+	}
+	if (write(ready_fd, "\1", 1) != 1)
+		log_warn("the parent process is gone");
+	close(ready_fd);
+	ready_fd = -1;
+}
+
+/* ---- serving ---- */
+
+static int
+serve_run(struct options *o, struct fuse_args *args, struct mount *m)
+{
+	struct err err = { 0 };
+	const struct queue_options qo = { .join = true, .tmp = o->tmp };
+	char source[PATH_MAX + 64];
+	sigset_t set;
+
+	/* every thread inherits this; the loop reads them from a descriptor */
+	sigemptyset(&set);
+	sigaddset(&set, SIGTERM);
+	sigaddset(&set, SIGINT);
+	sigaddset(&set, SIGHUP);
+	sigaddset(&set, SIGPIPE);
+	pthread_sigmask(SIG_BLOCK, &set, NULL);
+
+	m->q = queue_open(o->run, &qo, now_read(), &err);
+	if (!m->q) {
+		fprintf(stderr, "raserfs: %s\n", err.text);
+		return 1;
+	}
+	m->conf = queue_conf(m->q);
+	m->grace_ms = o->grace ? llround(strtod(o->grace, NULL) * 1000) : m->conf->grace_ms;
+	snprintf(source, sizeof(source), "-ofsname=%s,subtype=raserfs", queue_path(m->q));
+	/* a comma or backslash would end the option */
+	for (char *p = source + 10; *p; p++)
+		if ((*p == ',' && strcmp(p, ",subtype=raserfs") != 0) || *p == '\\')
+			*p = '_';
+	int rc = fuse_opt_add_arg(args, source);
+	if (!rc)
+		m->se = fuse_session_new(args, &mount_ops, sizeof(mount_ops), m);
+	if (m->se && fuse_session_mount(m->se, o->mountpoint) == 0) {
+		fcntl(fuse_session_fd(m->se), F_SETFL,
+		      fcntl(fuse_session_fd(m->se), F_GETFL) | O_NONBLOCK);
+		rc = work_start(m);
+		if (!rc) {
+			say_ready();
+			rc = loop_run(m);
+		}
+		if (rc)
+			log_warnx("serving: %s", strerror(-rc));
+		fuse_session_unmount(m->se);
+	} else {
+		rc = 1;
+	}
+	new_free(m);
+	handles_free(m);
+	queue_close(m->q, now_read());
+	if (m->se)
+		fuse_session_destroy(m->se);
+	return rc ? 1 : 0;
+}
+
+int
+main(int argc, char **argv)
+{
+	struct fuse_args args = FUSE_ARGS_INIT(argc, argv);
+	struct options o = { 0 };
+	struct mount m = { .uid = geteuid(), .gid = getegid(), .started = now_read(),
+			   .patience_ms = kernel_patience() };
+	int rc = 1;
+
+	log_init("raserfs", LOG_INFO);
+	if (fuse_opt_parse(&args, &o, option_specs, on_option) < 0)
+		goto out;
+	if (o.help || o.version) {
+		if (o.version)
+			printf("raserfs %s, libfuse %s\n", PACKAGE_VERSION, fuse_pkgversion());
+		else
+			usage(stdout);
+		rc = 0;
+		goto out;
+	}
+	if (o.bad || !o.run || !o.mountpoint) {
+		usage(stderr);
+		goto out;
+	}
+	/* both must still mean the same after chdir(2) */
+	char *run = realpath(o.run, NULL);
+	if (!run) {
+		fprintf(stderr, "raserfs: %s: %s\n", o.run, strerror(errno));
+		goto out;
+	}
+	free(o.run);
+	o.run = run;
+	if (!is_dev_fd(o.mountpoint)) {
+		if (heal(o.mountpoint))
+			goto out;
+		char *mnt = realpath(o.mountpoint, NULL);
+
+		if (mnt) {
+			free(o.mountpoint);
+			o.mountpoint = mnt;
+		}
+	}
+	if (o.debug) {
+		log_init("raserfs", LOG_DEBUG);
+		if (fuse_opt_add_arg(&args, "-odebug"))
+			goto out;
+	}
+	if (!o.foreground && !o.debug && background()) {
+		perror("raserfs: going to the background");
+		goto out;
+	}
+	pthread_mutex_init(&m.lock, NULL);
+	m.claim_on_open = o.claim_open;
+	m.refresh_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	park_init(&m);
+	if (m.refresh_fd >= 0)
+		rc = serve_run(&o, &args, &m);
+	park_free(&m);
+	close(m.refresh_fd);
+	pthread_mutex_destroy(&m.lock);
+out:
+	fuse_opt_free_args(&args);
+	free(o.run);
+	free(o.mountpoint);
+	free(o.grace);
+	free(o.tmp);
+	return rc;
+}
