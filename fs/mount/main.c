@@ -24,6 +24,7 @@ struct options {
 	int foreground, debug, claim_open, help, version;
 	char *grace;
 	char *tmp;
+	char *log;
 	bool bad;
 };
 
@@ -40,6 +41,7 @@ static const struct fuse_opt option_specs[] = {
 	OPTION("claim=open", claim_open),
 	OPTION("grace=%s", grace),
 	OPTION("tmp=%s", tmp),
+	OPTION("log=%s", log),
 	FUSE_OPT_END,
 };
 
@@ -79,6 +81,7 @@ usage(FILE *f)
 	      "  -o claim=open    reading a listed task claims it too\n"
 	      "  -o grace=S       seconds to wait for held claims after SIGTERM\n"
 	      "  -o tmp=DIR       node-local directory for submissions (default $TMPDIR or /tmp)\n"
+	      "  -o log=FILE      where a daemon in the background writes what it has to say\n"
 	      "  -V, -h           version, this text\n\n"
 	      "End it with `fusermount3 -u MOUNTPOINT` (umount, as root) or SIGTERM. See raserfs(8).\n",
 	      f);
@@ -178,7 +181,7 @@ background(void)
 }
 
 static void
-say_ready(void)
+say_ready(int log_fd)
 {
 	if (ready_fd < 0)
 		return;
@@ -187,6 +190,7 @@ say_ready(void)
 	if (null >= 0) {
 		dup2(null, STDIN_FILENO);
 		dup2(null, STDOUT_FILENO);
+		dup2(log_fd >= 0 ? log_fd : null, STDERR_FILENO);
 		close(null);
 	}
 	if (write(ready_fd, "\1", 1) != 1)
@@ -204,6 +208,14 @@ serve_run(struct options *o, struct fuse_args *args, struct mount *m)
 	const struct queue_options qo = { .join = true, .tmp = o->tmp };
 	char source[PATH_MAX + 64];
 	sigset_t set;
+	int log_fd = -1;
+
+	if (o->log)
+		log_fd = open(o->log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+	if (o->log && log_fd < 0) {
+		fprintf(stderr, "raserfs: %s: %s\n", o->log, strerror(errno));
+		return 1;
+	}
 
 	/* every thread inherits this; the loop reads them from a descriptor */
 	sigemptyset(&set);
@@ -233,7 +245,7 @@ serve_run(struct options *o, struct fuse_args *args, struct mount *m)
 		      fcntl(fuse_session_fd(m->se), F_GETFL) | O_NONBLOCK);
 		rc = work_start(m);
 		if (!rc) {
-			say_ready();
+			say_ready(log_fd);
 			rc = loop_run(m);
 		}
 		if (rc)
@@ -316,5 +328,6 @@ out:
 	free(o.mountpoint);
 	free(o.grace);
 	free(o.tmp);
+	free(o.log);
 	return rc;
 }

@@ -349,9 +349,7 @@ job_new_write(struct mount *m, struct job *job)
 		rc = err_set(&err, -EINVAL, "written out of order");
 	if (!rc)
 		rc = submission_feed(f->s, job->data, job->size, &err);
-	if (rc) {
-		log_info("new/%s: %s", f->name, err.text);
-	} else {
+	if (!rc) {
 		pthread_mutex_lock(&m->lock);
 		f->written += (int64_t)job->size;
 		f->size = f->written;
@@ -374,8 +372,6 @@ job_new_flush(struct mount *m, struct job *job)
 
 	if (f && f->s && !is_staged(f->name))
 		rc = submission_commit(f->s, f->submitter, now_read(), &err);
-	if (rc)
-		log_info("new/%s: %s", f->name, err.text);
 	if (f)
 		done_with(m, f);
 	job_reply_err(m, job, rc);

@@ -1,0 +1,137 @@
+/*
+ * raser.c - the table of verbs, and what they share.
+ */
+#include <config.h>
+
+#include "raser.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static const struct verb {
+	const char *name;
+	int (*run)(int argc, char **argv);
+	const char *usage, *does;
+} verbs[] = {
+	{ "init", verb_init, "DIR", "make a run directory with its raser.ini" },
+	{ "submit", verb_submit, "RUN [--id-field F] FILE|-", "submit tasks, all or nothing" },
+	{ "run", verb_run,
+	  "RUN [--agents TIER=N,...] [--mount DIR] [--beside PROGRAM] -- COMMAND...",
+	  "run agents on this machine until the queue is drained" },
+	{ "status", verb_status, "RUN", "how many tasks are in which state" },
+	{ "retry", verb_retry, "RUN TASK...|--all", "make failed or cancelled tasks pending again" },
+	{ "cancel", verb_cancel, "RUN TASK...|--all", "cancel pending or claimed tasks" },
+	{ "evict", verb_evict, "RUN OWNER...", "declare a daemon dead: its claims are lost" },
+};
+
+static const struct verb *verb;
+
+int
+complain(int status, const char *fmt, ...)
+{
+	va_list args;
+
+	fprintf(stderr, "raser %s: ", verb ? verb->name : "");
+	va_start(args, fmt);
+	vfprintf(stderr, fmt, args);
+	va_end(args);
+	fputc('\n', stderr);
+	return status;
+}
+
+int
+usage_error(void)
+{
+	fprintf(stderr, "usage: raser %s %s\n", verb->name, verb->usage);
+	return EXIT_USAGE;
+}
+
+static void
+usage(FILE *f)
+{
+	fputs("usage: raser VERB ...\n\n", f);
+	for (size_t i = 0; i < sizeof(verbs) / sizeof(verbs[0]); i++)
+		fprintf(f, "  raser %s %s\n        %s\n", verbs[i].name, verbs[i].usage,
+			verbs[i].does);
+	fputs("\nRUN is a run directory or a mount of one. See raser(1).\n", f);
+}
+
+static bool
+exists(const char *dir, const char *name)
+{
+	char path[PATH_MAX + 32];
+	struct stat st;
+
+	snprintf(path, sizeof(path), "%s/%s", dir, name);
+	return lstat(path, &st) == 0;
+}
+
+bool
+target_find(const char *path, struct target *t)
+{
+	char link[PATH_MAX + 32];
+
+	*t = (struct target){ 0 };
+	snprintf(t->path, sizeof(t->path), "%s", path);
+	if (exists(path, "FORMAT")) {
+		if (realpath(path, t->run))
+			return true;
+		complain(1, "%s: %s", path, strerror(errno));
+		return false;
+	}
+	/* a mount tells where its run directory is by its link to the results */
+	snprintf(link, sizeof(link), "%s/results", path);
+	ssize_t n = readlink(link, t->run, sizeof(t->run) - 1);
+	char *slash = n > 0 ? strrchr(t->run, '/') : NULL;
+	if (exists(path, "status.json") && exists(path, "queue") && slash) {
+		*slash = '\0';
+		t->is_mount = true;
+		return true;
+	}
+	struct stat st;
+	if (stat(path, &st) < 0)
+		complain(1, "%s: %s", path, strerror(errno));
+	else
+		complain(1, "%s is neither a run directory nor a mount of one (raser init makes a "
+			 "run directory)", path);
+	return false;
+}
+
+struct queue *
+target_queue(const struct target *t)
+{
+	const struct queue_options o = { .join = false };
+	struct err err = { 0 };
+	struct queue *q = queue_open(t->run, &o, now_read(), &err);
+
+	if (!q)
+		complain(1, "%s", err.text);
+	return q;
+}
+
+int
+main(int argc, char **argv)
+{
+	log_init("raser", LOG_WARN);
+	if (argc < 2 || !strcmp(argv[1], "-h") || !strcmp(argv[1], "--help") ||
+	    !strcmp(argv[1], "help")) {
+		usage(argc < 2 ? stderr : stdout);
+		return argc < 2 ? EXIT_USAGE : 0;
+	}
+	if (!strcmp(argv[1], "-V") || !strcmp(argv[1], "--version")) {
+		printf("raser %s\n", PACKAGE_VERSION);
+		return 0;
+	}
+	for (size_t i = 0; i < sizeof(verbs) / sizeof(verbs[0]); i++)
+		if (!strcmp(verbs[i].name, argv[1])) {
+			verb = &verbs[i];
+			return verb->run(argc - 1, argv + 1);
+		}
+	fprintf(stderr, "raser: there is no verb %s\n", argv[1]);
+	usage(stderr);
+	return EXIT_USAGE;
+}

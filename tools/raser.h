@@ -1,0 +1,53 @@
+/*
+ * raser.h - what the verbs of raser share. A verb is a function in a file of its own; it gets its
+ * arguments with its name in argv[0] and returns an exit status (raser(1)).
+ */
+#ifndef RASER_TOOL_H
+#define RASER_TOOL_H
+
+#include <limits.h>
+#include <stdbool.h>
+
+#include "clock.h"
+#include "queue.h"
+
+enum { EXIT_USAGE = 2 };
+
+int
+verb_init(int argc, char **argv);
+int
+verb_submit(int argc, char **argv);
+int
+verb_run(int argc, char **argv);
+int
+verb_status(int argc, char **argv);
+int
+verb_retry(int argc, char **argv);
+int
+verb_cancel(int argc, char **argv);
+int
+verb_evict(int argc, char **argv);
+
+/* Everywhere in raser RUN is a run directory or a mount of one. */
+struct target {
+	bool is_mount;
+	char path[PATH_MAX]; /* as given */
+	char run[PATH_MAX];  /* the run directory */
+};
+
+/* Print what is wrong and return false when path is neither. */
+bool
+target_find(const char *path, struct target *t);
+
+/* The library on the target's run directory, without an owner; NULL after a message. */
+struct queue *
+target_queue(const struct target *t);
+
+/* "raser VERB: message", on stderr; returns status. */
+int
+complain(int status, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* Print the usage of the running verb on stderr; returns EXIT_USAGE. */
+int
+usage_error(void);
+
+#endif
