@@ -228,6 +228,7 @@ static const struct {
 	{ "free", NULL, END_FREED, WHY_RELEASED },
 	{ "retry", "oom", END_RETRY, WHY_OOM },
 	{ "retry", "exit", END_RETRY, WHY_EXIT },
+	{ "retry", "crash", END_RETRY, WHY_CRASH },
 	{ "retry", "hung", END_RETRY, WHY_HUNG },
 	{ "retry", "looping", END_RETRY, WHY_LOOPING },
 	{ "retry", NULL, END_RETRY, WHY_CRASH },

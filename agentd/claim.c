@@ -1,0 +1,166 @@
+/*
+ * claim.c - plain file operations on the mount.
+ */
+#include <config.h>
+
+#include "claim.h"
+
+#include "conf.h"
+#include "disk.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+int
+run_info_read(const char *mnt, const char *tier, struct run_info *info)
+{
+	char path[PATH_MAX + 16];
+	json_error_t e;
+	struct stat st;
+
+	snprintf(path, sizeof(path), "%s/status.json", mnt);
+	if (stat(path, &st) < 0)
+		return -errno;
+	json_t *root = json_load_file(path, 0, &e);
+	if (!root)
+		return -EIO;
+	*info = (struct run_info){ .memory = -1 };
+	snprintf(info->run, sizeof(info->run), "%s", json_string_value(json_object_get(root, "run")));
+	info->steal_after_ms =
+		(int64_t)(json_number_value(json_object_get(root, "steal_after")) * 1000);
+	info->grace_ms = (int64_t)(json_number_value(json_object_get(root, "grace")) * 1000);
+	size_t i;
+	const json_t *t;
+	json_array_foreach(json_object_get(root, "tiers"), i, t) {
+		const char *name = json_string_value(json_object_get(t, "name"));
+
+		if (name && !strcmp(name, tier))
+			info->memory = json_integer_value(json_object_get(t, "memory"));
+	}
+	json_decref(root);
+	return info->memory < 0 ? -ENOENT : 0;
+}
+
+/* Everything that fd gives, allocated. */
+static int
+read_all(int fd, char **out, size_t *size)
+{
+	size_t cap = 1 << 16;
+	size_t len = 0;
+	char *buf = malloc(cap);
+
+	while (buf) {
+		if (len + 1 == cap) {
+			char *grown = realloc(buf, cap * 2);
+
+			if (!grown)
+				break;
+			buf = grown;
+			cap *= 2;
+		}
+		ssize_t n = read(fd, buf + len, cap - len - 1);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0) {
+			int rc = -errno;
+
+			free(buf);
+			return rc;
+		}
+		if (n == 0) {
+			buf[len] = '\0';
+			*out = buf;
+			*size = len;
+			return 0;
+		}
+		len += (size_t)n;
+	}
+	free(buf);
+	return -ENOMEM;
+}
+
+static void
+get_attr(const char *path, const char *name, char *buf, size_t size)
+{
+	ssize_t n = getxattr(path, name, buf, size - 1);
+
+	buf[n > 0 ? n : 0] = '\0';
+}
+
+int
+claim_next(const char *mnt, const char *tier, struct lease_claim *c)
+{
+	char path[PATH_MAX + 64];
+	char *text = NULL;
+	size_t size = 0;
+
+	*c = (struct lease_claim){ .fd = -1 };
+	snprintf(path, sizeof(path), "%s/queue/%s/next", mnt, tier);
+	do {
+		c->fd = open(path, O_RDWR | O_NONBLOCK | O_CLOEXEC);
+	} while (c->fd < 0 && errno == EINTR);
+	if (c->fd < 0)
+		return -errno;
+	int rc = read_all(c->fd, &text, &size);
+	if (rc) {
+		claim_close(c);
+		return rc;
+	}
+	/* first line: leases/T@k */
+	char *nl = memchr(text, '\n', size);
+	size_t len = 0;
+	if (nl)
+		*nl = '\0';
+	if (!nl || strncmp(text, "leases/", 7) != 0 || !name_split(text + 7, &len, &c->attempt) ||
+	    len > NAME_LIMIT) {
+		free(text);
+		claim_close(c);
+		return -EPROTO;
+	}
+	snprintf(c->lease, sizeof(c->lease), "%s/%s", mnt, text);
+	memcpy(c->name, text + 7, len);
+	c->name[len] = '\0';
+	c->size = size - (size_t)(nl + 1 - text);
+	c->payload = text;
+	memmove(text, nl + 1, c->size + 1);
+	char number[16];
+	get_attr(c->lease, "user.raser.claimer", c->owner, sizeof(c->owner));
+	get_attr(c->lease, "user.raser.failures", number, sizeof(number));
+	c->failures = (int)strtol(number, NULL, 10);
+	return 0;
+}
+
+int
+claim_touch(const struct lease_claim *c)
+{
+	return utimensat(AT_FDCWD, c->lease, NULL, 0) < 0 ? -errno : 0;
+}
+
+int
+claim_verb(const struct lease_claim *c, const char *verb)
+{
+	int fd = open(c->lease, O_WRONLY | O_CLOEXEC);
+
+	if (fd < 0)
+		return -errno;
+	int rc = write_all(fd, verb, strlen(verb));
+	close(fd);
+	return rc;
+}
+
+void
+claim_close(struct lease_claim *c)
+{
+	if (c->fd >= 0)
+		close(c->fd);
+	c->fd = -1;
+	free(c->payload);
+	c->payload = NULL;
+}
