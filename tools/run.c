@@ -1,9 +1,356 @@
+/*
+ * run.c - raser run: this machine, from a mount to a summary.
+ */
 #include <config.h>
+
+#include "mounting.h"
+#include "progress.h"
 #include "raser.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum {
+	AGENTS_MAX = 4096,
+	RESTART_FIRST_MS = 200,
+	RESTART_LAST_MS = 10000,
+	LIVE_MS = 250,
+	PLAIN_MS = 5000,
+	EXIT_INTERRUPTED = 99,
+};
+
+struct agent {
+	char tier[TIER_NAME];
+	pid_t pid; /* 0: not running */
+	bool ended; /* drained, or told to stop */
+	int64_t restart_at, pause_ms;
+};
+
+struct run {
+	struct target target;
+	struct mounting mounting;
+	bool mounted; /* by us */
+	struct agent *agents;
+	int nagents;
+	char *const *command;
+	pid_t beside;
+	int log_fd, signal_fd;
+	bool interrupted, lost;
+};
+
+static int64_t
+now_ms(void)
+{
+	return now_read().boot_ms;
+}
+
+/* ---- agents ---- */
+
+/* "low=5,medium=2": fill in agents. False after a message. */
+static bool
+parse_agents(struct run *r, const char *text)
+{
+	char copy[1024];
+	char *save = NULL;
+
+	if (strlen(text) >= sizeof(copy))
+		return complain(EXIT_USAGE, "--agents is too long") == 0;
+	snprintf(copy, sizeof(copy), "%s", text);
+	for (char *w = strtok_r(copy, ",", &save); w; w = strtok_r(NULL, ",", &save)) {
+		char *eq = strchr(w, '=');
+		char *end = NULL;
+		long n = eq ? strtol(eq + 1, &end, 10) : 0;
+
+		if (!eq || end == eq + 1 || *end || n < 0 || n + r->nagents > AGENTS_MAX ||
+		    eq - w >= TIER_NAME || eq == w)
+			return complain(EXIT_USAGE, "--agents %s: write TIER=NUMBER,...", text) == 0;
+		*eq = '\0';
+		while (n-- > 0) {
+			struct agent *a = &r->agents[r->nagents++];
+
+			*a = (struct agent){ .pause_ms = RESTART_FIRST_MS };
+			snprintf(a->tier, sizeof(a->tier), "%s", w);
+		}
+	}
+	return true;
+}
+
+static pid_t
+start_program(struct run *r, char *const *argv)
+{
+	pid_t parent = getpid();
+	pid_t pid = fork();
+
+	if (pid)
+		return pid;
+	sigset_t none;
+	sigemptyset(&none);
+	sigprocmask(SIG_SETMASK, &none, NULL);
+	/* whatever ends us ends the agents too; agentd then gives its task back */
+	prctl(PR_SET_PDEATHSIG, SIGTERM);
+	if (getppid() != parent)
+		_exit(1);
+	setpgid(0, 0); /* a Ctrl-C is ours to pass on */
+	if (r->log_fd >= 0)
+		dup2(r->log_fd, STDERR_FILENO);
+	setenv("RASER_MOUNT", r->mounting.dir, 1);
+	execvp(argv[0], argv);
+	fprintf(stderr, "%s: %s\n", argv[0], strerror(errno));
+	_exit(127);
+}
+
+static void
+start_agent(struct run *r, struct agent *a)
+{
+	static char program[PATH_MAX];
+	size_t n = 0;
+	char *argv[512];
+
+	if (!program[0])
+		sibling("raser-agentd", program);
+	argv[n++] = program;
+	argv[n++] = "--tier";
+	argv[n++] = a->tier;
+	argv[n++] = r->mounting.dir;
+	argv[n++] = "--";
+	for (char *const *c = r->command; *c && n < 511; c++)
+		argv[n++] = *c;
+	argv[n] = NULL;
+	a->pid = start_program(r, argv);
+	if (a->pid < 0) {
+		complain(0, "no agent can be started: %s", strerror(errno));
+		a->pid = 0;
+		a->restart_at = now_ms() + RESTART_LAST_MS;
+	}
+}
+
+/* An agentd has ended: drained, preempted, or somebody killed it, and then it comes back. */
+static void
+on_agent(struct run *r, struct agent *a, int status)
+{
+	a->pid = 0;
+	if ((WIFEXITED(status) && (WEXITSTATUS(status) == 0 || WEXITSTATUS(status) == 2)) ||
+	    r->interrupted || r->lost) {
+		a->ended = true;
+		return;
+	}
+	a->restart_at = now_ms() + a->pause_ms;
+	a->pause_ms = a->pause_ms * 2 < RESTART_LAST_MS ? a->pause_ms * 2 : RESTART_LAST_MS;
+}
+
+static void
+reap(struct run *r)
+{
+	int status;
+	pid_t pid;
+
+	while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
+		if (pid == r->mounting.daemon) {
+			r->mounting.daemon = 0;
+			r->lost = true;
+			complain(0, "raserfs ended (its log is in %s/logs); stopping the agents",
+				 r->target.run);
+		}
+		if (pid == r->beside)
+			r->beside = 0;
+		for (int i = 0; i < r->nagents; i++)
+			if (r->agents[i].pid == pid)
+				on_agent(r, &r->agents[i], status);
+	}
+}
+
+static void
+stop_agents(struct run *r)
+{
+	for (int i = 0; i < r->nagents; i++) {
+		if (r->agents[i].pid > 0)
+			kill(r->agents[i].pid, SIGTERM);
+		else
+			r->agents[i].ended = true;
+	}
+}
+
+/* ---- the loop ---- */
+
+/* Start what is due to start. Returns how many agents have not ended. */
+static int
+restart_agents(struct run *r)
+{
+	int left = 0;
+
+	for (int i = 0; i < r->nagents; i++) {
+		struct agent *a = &r->agents[i];
+
+		if (a->ended)
+			continue;
+		left++;
+		if (!a->pid && !r->interrupted && !r->lost && a->restart_at <= now_ms())
+			start_agent(r, a);
+	}
+	return left;
+}
+
+static void
+on_signals(struct run *r)
+{
+	struct signalfd_siginfo si;
+
+	while (read(r->signal_fd, &si, sizeof(si)) == sizeof(si)) {
+		if (si.ssi_signo == SIGCHLD)
+			continue;
+		if (!r->interrupted)
+			complain(0, "stopping: the agents give their tasks back");
+		r->interrupted = true;
+		stop_agents(r);
+	}
+}
+
+static void
+supervise(struct run *r, struct progress *p)
+{
+	bool live = isatty(STDOUT_FILENO);
+	int64_t next = 0;
+	bool told = false;
+
+	while (restart_agents(r)) {
+		struct pollfd fd = { .fd = r->signal_fd, .events = POLLIN };
+
+		if (now_ms() >= next) {
+			progress_read(p);
+			progress_print(p, live);
+			next = now_ms() + (live ? LIVE_MS : PLAIN_MS);
+		}
+		poll(&fd, 1, LIVE_MS);
+		on_signals(r);
+		reap(r);
+		progress_events(p);
+		if (r->lost && !told) {
+			stop_agents(r);
+			told = true;
+		}
+	}
+	progress_read(p);
+	progress_end(p, live);
+}
+
+static void
+end_beside(struct run *r)
+{
+	if (r->beside <= 0)
+		return;
+	kill(-r->beside, SIGTERM);
+	while (waitpid(r->beside, NULL, 0) < 0 && errno == EINTR)
+		;
+}
+
+static int
+open_log(const struct target *t)
+{
+	char path[PATH_MAX + 128];
+	char host[64] = "";
+
+	gethostname(host, sizeof(host) - 1);
+	snprintf(path, sizeof(path), "%s/logs/run.%s.%ld.log", t->run, host, (long)getpid());
+	int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+	if (fd < 0)
+		complain(0, "%s: %s", path, strerror(errno));
+	return fd;
+}
+
+static int
+run_all(struct run *r, const char *mount_dir, char *beside)
+{
+	sigset_t set;
+	struct progress p;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGCHLD);
+	sigaddset(&set, SIGTERM);
+	sigaddset(&set, SIGINT);
+	sigaddset(&set, SIGHUP);
+	sigprocmask(SIG_BLOCK, &set, NULL);
+	r->signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+	r->log_fd = open_log(&r->target);
+	if (r->target.is_mount) {
+		snprintf(r->mounting.dir, sizeof(r->mounting.dir), "%s", r->target.path);
+	} else {
+		r->mounted = mounting_start(&r->mounting, &r->target, mount_dir, r->log_fd);
+		if (!r->mounted)
+			return 1;
+		if (r->mounting.private_ns)
+			printf("mounted privately; look at /proc/%ld/root%s\n", (long)getpid(),
+			       r->mounting.dir);
+		else
+			printf("mounted at %s\n", r->mounting.dir);
+		fflush(stdout);
+	}
+	int status = 1;
+	if (progress_begin(&p, r->mounting.dir, r->nagents)) {
+		if (beside) {
+			char *const argv[] = { "/bin/sh", "-c", beside, NULL };
+
+			r->beside = start_program(r, argv);
+		}
+		supervise(r, &p);
+		end_beside(r);
+		status = progress_summary(&p) && !r->lost ? 0 : 1;
+		progress_free(&p);
+	}
+	if (r->mounted)
+		mounting_end(&r->mounting);
+	return r->interrupted ? EXIT_INTERRUPTED : status;
+}
+
 int
 verb_run(int argc, char **argv)
 {
-	(void)argc;
-	(void)argv;
-	return complain(1, "not yet");
+	static const struct option options[] = {
+		{ "agents", required_argument, NULL, 'a' },
+		{ "mount", required_argument, NULL, 'm' },
+		{ "beside", required_argument, NULL, 'b' },
+		{ NULL, 0, NULL, 0 },
+	};
+	struct run r = { .log_fd = -1 };
+	const char *agents = NULL;
+	const char *mount_dir = NULL;
+	char *beside = NULL;
+	const char *run = NULL;
+	int c;
+
+	/* RUN may stand before the options; what follows "--" is the command's */
+	while ((c = getopt_long(argc, argv, "-", options, NULL)) != -1) {
+		if (c == 'a')
+			agents = optarg;
+		else if (c == 'm')
+			mount_dir = optarg;
+		else if (c == 'b')
+			beside = optarg;
+		else if (c == 1 && !run)
+			run = optarg;
+		else
+			return usage_error();
+	}
+	r.command = argv + optind;
+	if (!run || !*r.command)
+		return usage_error();
+	if (!target_find(run, &r.target))
+		return 1;
+	r.agents = calloc(AGENTS_MAX, sizeof(*r.agents));
+	if (!r.agents)
+		return complain(1, "out of memory");
+	int status = EXIT_USAGE;
+	if (parse_agents(&r, agents ? agents : "low=1,medium=1,high=1"))
+		status = r.nagents ? run_all(&r, mount_dir, beside) :
+				     complain(EXIT_USAGE, "--agents asks for none");
+	free(r.agents);
+	return status;
 }

@@ -1,0 +1,230 @@
+/*
+ * progress.c - numbers of a run, all from the mount.
+ */
+#include <config.h>
+
+#include "progress.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+static int64_t
+now_ms(void)
+{
+	return now_read().boot_ms;
+}
+
+static json_t *
+read_status(const struct progress *p)
+{
+	char path[PATH_MAX + 16];
+
+	snprintf(path, sizeof(path), "%s/status.json", p->mnt);
+	return json_load_file(path, 0, NULL);
+}
+
+bool
+progress_begin(struct progress *p, const char *mnt, int agents)
+{
+	*p = (struct progress){ .mnt = mnt, .agents = agents, .began = now_ms() };
+	p->first = read_status(p);
+	p->now = json_incref(p->first);
+	if (!p->first) {
+		complain(1, "%s/status.json cannot be read", mnt);
+		return false;
+	}
+	progress_events(p);
+	p->nmoves = p->stolen = 0; /* what happened before is not this run's */
+	return true;
+}
+
+void
+progress_free(struct progress *p)
+{
+	json_decref(p->first);
+	json_decref(p->now);
+	for (int i = 0; i < MOVES_SHOWN; i++)
+		free(p->moves[i]);
+}
+
+/* A number at a path of two keys, now or at the beginning. */
+static long
+number(const json_t *root, const char *a, const char *b)
+{
+	const json_t *v = json_object_get(root, a);
+
+	if (b)
+		v = json_object_get(v, b);
+	return (long)json_integer_value(v);
+}
+
+static long
+since_first(const struct progress *p, const char *a, const char *b)
+{
+	return number(p->now, a, b) - number(p->first, a, b);
+}
+
+void
+progress_read(struct progress *p)
+{
+	json_t *now = read_status(p);
+
+	if (!now)
+		return; /* the mount is ending; the last numbers stand */
+	json_decref(p->now);
+	p->now = now;
+	if (!number(now, "tasks", "pending") && !number(now, "tasks", "claimed")) {
+		if (!p->ended)
+			p->ended = now_ms();
+	} else {
+		p->ended = 0;
+	}
+}
+
+void
+progress_events(struct progress *p)
+{
+	char path[PATH_MAX + 16];
+	char *line = NULL;
+	size_t cap = 0;
+
+	snprintf(path, sizeof(path), "%s/events", p->mnt);
+	FILE *f = fopen(path, "re");
+	while (f && getline(&line, &cap, f) > 0) {
+		char *end;
+		uint64_t n = strtoull(line, &end, 10);
+
+		if (n <= p->last_event)
+			continue;
+		p->last_event = n;
+		line[strcspn(line, "\n")] = '\0';
+		/* NUMBER SECONDS TASK@k outcome ... */
+		const char *what = *end ? strchr(end + 1, ' ') : NULL;
+		if (!what)
+			continue;
+		if (strstr(what, " moves up to ")) {
+			if (p->nmoves < MOVES_SHOWN) {
+				free(p->moves[p->nmoves]);
+				p->moves[p->nmoves] = strdup(what + 1);
+			}
+			p->nmoves++;
+		}
+		if (strstr(what, " lost stale") || strstr(what, " freed revoked") ||
+		    strstr(what, " lost dead-owner"))
+			p->stolen++;
+	}
+	free(line);
+	if (f)
+		fclose(f);
+}
+
+static void
+print_span(double seconds, char *buf, size_t size)
+{
+	if (seconds < 100)
+		snprintf(buf, size, "%.0f s", seconds);
+	else if (seconds < 6000)
+		snprintf(buf, size, "%.0f min", seconds / 60);
+	else
+		snprintf(buf, size, "%.1f h", seconds / 3600);
+}
+
+void
+progress_print(const struct progress *p, bool live)
+{
+	double elapsed = (double)(now_ms() - p->began) / 1000;
+	long done = number(p->now, "tasks", "done");
+	long failed = number(p->now, "tasks", "failed");
+	long pending = number(p->now, "tasks", "pending");
+	long claimed = number(p->now, "tasks", "claimed");
+	double ended = (double)(since_first(p, "ends", "done") + since_first(p, "ends", "failed"));
+	double rate = elapsed > 0.5 ? ended / elapsed : 0;
+	char span[32];
+	char left[32] = "?";
+	char tiers[256] = "";
+	size_t n = 0;
+	size_t i;
+	const json_t *t;
+
+	print_span(elapsed, span, sizeof(span));
+	if (rate > 0)
+		print_span((double)(pending + claimed) / rate, left, sizeof(left));
+	json_array_foreach(json_object_get(p->now, "tiers"), i, t) {
+		if (n < sizeof(tiers))
+			n += (size_t)snprintf(tiers + n, sizeof(tiers) - n, "%s%s %ld", n ? ", " : "",
+					      json_string_value(json_object_get(t, "name")),
+					      number(t, "working", NULL));
+	}
+	printf("%s%ld of %ld done, %ld failed, %ld working (%s), %ld waiting; %.0f a minute; %s, "
+	       "about %s left%s",
+	       live ? "\r\033[K" : "", done, number(p->now, "total", NULL), failed, claimed, tiers,
+	       pending, rate * 60, span, left, live ? "" : "\n");
+	fflush(stdout);
+}
+
+void
+progress_end(struct progress *p, bool live)
+{
+	if (!p->ended)
+		p->ended = now_ms();
+	if (live)
+		fputs("\r\033[K", stdout);
+}
+
+/* "3 crash, 2 oom" of what was counted during this run. */
+static void
+print_reasons(const struct progress *p)
+{
+	const char *name;
+	json_t *v;
+	bool any = false;
+
+	json_object_foreach(json_object_get(p->now, "reasons"), name, v) {
+		long n = since_first(p, "reasons", name);
+
+		if (!n)
+			continue;
+		printf("%s%ld %s", any ? ", " : "", n, name);
+		any = true;
+	}
+	puts(any ? "" : "none");
+}
+
+bool
+progress_summary(struct progress *p)
+{
+	double makespan = (double)(p->ended - p->began) / 1000;
+	double busy = 0;
+	long total = number(p->now, "total", NULL);
+	long done = number(p->now, "tasks", "done");
+	size_t i;
+	const json_t *t;
+
+	progress_events(p);
+	json_array_foreach(json_object_get(p->now, "tiers"), i, t) {
+		const json_t *before = json_array_get(json_object_get(p->first, "tiers"), i);
+
+		busy += json_number_value(json_object_get(t, "busy_seconds")) -
+			json_number_value(json_object_get(before, "busy_seconds"));
+	}
+	printf("\n%ld of %ld tasks done, %ld failed, %ld cancelled, %ld left\n", done, total,
+	       number(p->now, "tasks", "failed"), number(p->now, "tasks", "cancelled"),
+	       number(p->now, "tasks", "pending") + number(p->now, "tasks", "claimed"));
+	printf("attempts   %ld: %ld done, %ld retried, %ld lost, %ld freed, %ld failed\n",
+	       since_first(p, "claims", NULL), since_first(p, "ends", "done"),
+	       since_first(p, "ends", "retry"), since_first(p, "ends", "lost"),
+	       since_first(p, "ends", "freed"), since_first(p, "ends", "failed"));
+	printf("reasons    ");
+	print_reasons(p);
+	printf("stolen     %ld claims were taken from their holders\n", p->stolen);
+	printf("moved up   %ld times a task went to a higher tier\n", p->nmoves);
+	for (long k = 0; k < p->nmoves && k < MOVES_SHOWN; k++)
+		printf("           %.140s\n", p->moves[k]);
+	printf("makespan   %.1f s\n", makespan);
+	if (p->agents && makespan > 0)
+		printf("agents     %d, at work %.0f %% of the time\n", p->agents,
+		       100 * busy / (p->agents * makespan));
+	fflush(stdout);
+	return done == total;
+}
