@@ -7,8 +7,10 @@
 #include "mount.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { DRAIN_FRESH_MS = 1000 };
 
@@ -57,12 +59,36 @@ reply_claim(struct mount *m, fuse_req_t req, struct fuse_file_info *fi, const st
 		return false;
 	}
 	fi->direct_io = 1;
+	fi->noflush = 1;
 	if (fuse_reply_open(req, fi) != -ENOENT)
 		return true;
 	/* the opener is gone and will not release it */
 	if (handle_close(m, fi->fh, &h))
 		free(h.text);
 	return false;
+}
+
+void
+claimer_name(struct claimer *by)
+{
+	char path[64];
+
+	if (by->comm[0])
+		return;
+	snprintf(by->comm, sizeof(by->comm), "?");
+	if (!by->pid)
+		return; /* of another PID namespace */
+	/* a note for people, never an authority: the pid is a thread's and may be gone */
+	snprintf(path, sizeof(path), "/proc/%ld/comm", by->pid);
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return;
+	ssize_t n = read(fd, by->comm, sizeof(by->comm) - 1);
+	if (n > 0) {
+		by->comm[n] = '\0';
+		by->comm[strcspn(by->comm, "\n")] = '\0';
+	}
+	close(fd);
 }
 
 /* A daemon that leaves grants nothing, which a waiter may take for a pause. */
@@ -77,6 +103,8 @@ void
 job_next(struct mount *m, struct job *job)
 {
 	struct grant g;
+
+	claimer_name(&job->by);
 	int rc = queue_next(m->q, job->tier, &job->by, now_read(), &g);
 
 	if (rc == -EAGAIN && !queue_drained(m->q, job->tier, job->since - DRAIN_FRESH_MS)) {
@@ -99,6 +127,8 @@ void
 job_open_claim(struct mount *m, struct job *job)
 {
 	struct grant g;
+
+	claimer_name(&job->by);
 	int rc = queue_claim(m->q, job->serial, job->attempt, job->tier, &job->by, now_read(), &g);
 
 	if (rc)

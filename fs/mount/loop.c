@@ -25,8 +25,9 @@ enum {
 	FEW_BAYS = 64,
 	FEW_READS = 64,
 	START_READS = 4096, /* ends read at a time while the picture is being completed */
-	TURN_MAX_MS = 1000,
+	TURN_MAX_MS = 250,
 	LEAVE_MS = 150,
+	LEAVE_TURN_MS = 5,
 };
 
 enum duty { DUTY_TICK, DUTY_LOOK, DUTY_WATCH, DUTY_REFRESH, DUTIES };
@@ -52,6 +53,7 @@ void
 mount_want_refresh(struct mount *m)
 {
 	atomic_store(&m->want_refresh, true);
+	atomic_store(&m->attention, true);
 }
 
 /* ---- duties ---- */
@@ -318,6 +320,33 @@ sooner(int64_t a, int64_t b)
 	return b >= 0 && b < a ? b : a;
 }
 
+/* Everything that is not a request: who waits, what is due. Returns ms until it must be done
+ * again; what happens in between asks for attention. */
+static int64_t
+housekeeping(struct loop *l, int64_t now_ms)
+{
+	struct mount *m = l->m;
+	int64_t most = m->conf->steal_after_ms / 12;
+	int64_t wait = most < TURN_MAX_MS ? most : TURN_MAX_MS;
+
+	park_kick(m);
+	wait = sooner(wait, park_check(m, now_ms));
+	consider_idle(l, now_ms);
+	wait = sooner(wait, start_duties(l, now_ms));
+	wait = sooner(wait, work_deadlines(m, now_ms));
+	wait = sooner(wait, opendir_answer(m, now_ms, false));
+	return wait;
+}
+
+/* Nothing keeps a daemon that was told to leave. */
+static bool
+may_leave(struct loop *l, int64_t now_ms)
+{
+	struct mount *m = l->m;
+
+	return (queue_held(m->q) == 0 && work_is_idle(m)) || l->leave_at <= now_ms;
+}
+
 static void
 run(struct loop *l)
 {
@@ -325,27 +354,20 @@ run(struct loop *l)
 	struct fuse_buf buf = { 0 };
 	struct epoll_event events[8];
 	int64_t last = 0;
-	int64_t most = m->conf->steal_after_ms / 12;
+	int64_t due = 0;
 
 	for (bool alive = true; alive;) {
 		struct now now = now_read();
+		bool leaving = atomic_load(&m->leaving);
 
 		mind_the_gap(l, now, last);
 		last = now.boot_ms;
 		atomic_store(&m->last_turn, now.boot_ms);
-		park_kick(m);
-		int64_t wait = park_check(m, now.boot_ms);
-		wait = sooner(most < TURN_MAX_MS ? most : TURN_MAX_MS, wait);
-		consider_idle(l, now.boot_ms);
-		wait = sooner(wait, start_duties(l, now.boot_ms));
-		wait = sooner(wait, work_deadlines(m, now.boot_ms));
-		wait = sooner(wait, opendir_answer(m, now.boot_ms, false));
-		if (atomic_load(&m->leaving)) {
-			if ((queue_held(m->q) == 0 && work_is_idle(m)) ||
-			    l->leave_at <= now.boot_ms)
-				break;
-			wait = sooner(wait, 5);
-		}
+		if (leaving && may_leave(l, now.boot_ms))
+			break;
+		if (atomic_exchange(&m->attention, false) || due <= now.boot_ms)
+			due = now.boot_ms + housekeeping(l, now.boot_ms);
+		int64_t wait = leaving ? LEAVE_TURN_MS : due - now.boot_ms;
 		int n = epoll_wait(l->epoll_fd, events, 8, (int)(wait < 0 ? 0 : wait));
 		for (int i = 0; i < n && alive; i++) {
 			if (events[i].data.fd == l->signal_fd) {
@@ -355,8 +377,10 @@ run(struct loop *l)
 					start_leaving(l);
 			} else if (events[i].data.fd == m->refresh_fd) {
 				drain_fd(m->refresh_fd);
+				atomic_store(&m->attention, true);
 			} else if (events[i].data.fd == queue_wake_fd(m->q)) {
 				queue_woken(m->q);
+				atomic_store(&m->attention, true);
 			} else if (serve(m, &buf)) {
 				alive = false;
 			}

@@ -311,6 +311,7 @@ struct mount {
 	atomic_llong last_turn; /* boot ms of the serving loop */
 	int refresh_fd;		/* eventfd: somebody wants a refresh */
 	atomic_bool want_refresh;
+	atomic_bool attention; /* something was added that the loop must reckon with */
 	int64_t last_refresh; /* boot ms; the loop's */
 
 	pthread_mutex_t lock;
@@ -325,5 +326,9 @@ struct mount {
 /* Somebody missed something: look afresh soon, at most once a second. */
 void
 mount_want_refresh(struct mount *m);
+
+/* Fill in the name of the process that claims. Reads /proc, so workers do it. */
+void
+claimer_name(struct claimer *by);
 
 #endif

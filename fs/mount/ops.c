@@ -175,28 +175,10 @@ op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int to_set,
 /* ---- open ---- */
 
 static void
-set_claimer(fuse_req_t req, struct claimer *by, bool bound)
-{
-	char path[64];
-	FILE *f;
-
-	by->pid = fuse_req_ctx(req)->pid;
-	by->bound = bound;
-	snprintf(by->comm, sizeof(by->comm), "?");
-	/* a note for people, never an authority: the pid is a thread's and may be gone */
-	snprintf(path, sizeof(path), "/proc/%ld/comm", by->pid);
-	f = by->pid ? fopen(path, "re") : NULL;
-	if (!f)
-		return;
-	if (fgets(by->comm, sizeof(by->comm), f))
-		by->comm[strcspn(by->comm, "\n")] = '\0';
-	fclose(f);
-}
-
-static void
 open_handle(fuse_req_t req, struct fuse_file_info *fi, const struct handle *h)
 {
 	fi->direct_io = 1;
+	fi->noflush = 1; /* only a submission has something to say at close */
 	fi->fh = handle_open(mount_of(req), h);
 	if (!fi->fh)
 		fuse_reply_err(req, ENOMEM);
@@ -220,7 +202,8 @@ open_next(fuse_req_t req, int tier, struct fuse_file_info *fi)
 		fuse_reply_err(req, EAGAIN);
 		return;
 	}
-	set_claimer(req, &job.by, (fi->flags & O_ACCMODE) == O_RDWR);
+	job.by = (struct claimer){ .pid = fuse_req_ctx(req)->pid,
+				   .bound = (fi->flags & O_ACCMODE) == O_RDWR };
 	if (fi->flags & O_NONBLOCK)
 		work_add(m, &job);
 	else
@@ -240,9 +223,10 @@ open_queue(fuse_req_t req, struct node_id id, uint64_t ino, struct fuse_file_inf
 	if (mode == O_RDWR || (mode == O_RDONLY && m->claim_on_open)) {
 		struct job job = { .fn = job_open_claim, .req = req, .fi = *fi,
 				   .serial = id.serial, .attempt = id.attempt,
-				   .tier = (int)(id.view - VIEW_QUEUE) };
+				   .tier = (int)(id.view - VIEW_QUEUE),
+				   .by = { .pid = fuse_req_ctx(req)->pid,
+					   .bound = mode == O_RDWR } };
 
-		set_claimer(req, &job.by, mode == O_RDWR);
 		work_add(m, &job);
 		return;
 	}
@@ -457,7 +441,7 @@ op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 				   .number = h.new_id };
 
 		free(h.text);
-		if (h.kind == HANDLE_CLAIM)
+		if (h.kind == HANDLE_CLAIM && queue_is_held(m->q, h.serial, h.attempt))
 			job.fn = job_closed;
 		else if (h.kind == HANDLE_NEW)
 			job.fn = job_new_release;
@@ -781,6 +765,8 @@ op_poll(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi, struct fuse_p
 		events = 0;
 	else if (ph)
 		fuse_pollhandle_destroy(ph);
+	if (!events)
+		atomic_store(&m->attention, true); /* an agent that waits is an idle one */
 	fuse_reply_poll(req, events);
 }
 

@@ -193,10 +193,9 @@ park_add(struct mount *m, const struct job *job)
 	else
 		push(m->park, i, false);
 	pthread_mutex_unlock(&m->lock);
+	atomic_store(&m->attention, true);
 	if (gone)
 		fuse_reply_err(job->req, EINTR);
-	else
-		park_kick(m);
 }
 
 /* Take the first waiter of a tier to try it; 0 when there is none. */
@@ -262,6 +261,8 @@ try_waiters(struct mount *m, struct job *self)
 
 	while ((i = take_first(m, tier, &job))) {
 		struct grant g;
+
+		claimer_name(&job.by);
 		int rc = queue_next(m->q, tier, &job.by, now_read(), &g);
 
 		if (!rc) {
@@ -383,6 +384,7 @@ opendir_wait(struct mount *m, fuse_req_t req, const struct fuse_file_info *fi)
 		m->park->opendirs[i].deadline = deadline;
 	}
 	pthread_mutex_unlock(&m->lock);
+	atomic_store(&m->attention, true);
 	if (!room)
 		fuse_reply_open(req, fi);
 }

@@ -78,7 +78,7 @@ static int
 fail_at(struct ingest *in, int code, int64_t line, int64_t column, const char *why)
 {
 	in->failed = code;
-	snprintf(in->err.text, sizeof(in->err.text), "line %lld, column %lld: %s",
+	snprintf(in->err.text, sizeof(in->err.text), "line %lld, column %lld: %.240s",
 		 (long long)line, (long long)column, why);
 	return code;
 }

@@ -17,7 +17,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { PICK_MIN = 8, PICK_MAX = 4096, TRIES = 16 };
+enum { WINDOW_MIN = 8, WINDOW_MAX = 1 << 15, FETCH_MIN = 64, TRIES = 16 };
 
 /* ---- the run directory ---- */
 
@@ -116,6 +116,8 @@ queue_free(struct queue *q)
 		free(q->batches[i]);
 	}
 	free(q->batches);
+	for (int i = 0; i < TIERS_MAX; i++)
+		free(q->picks[i].serials);
 	free(q->waits);
 	free(q->events);
 	free(q->nodes);
@@ -386,6 +388,8 @@ task_store(struct queue *q, const struct task *t)
 		p.entry->bays[p.bay].done += (t->state == TASK_DONE) - (old.state == TASK_DONE);
 	if (t->counts.level > t->base && old.counts.level <= old.base)
 		q->stats.elevated++;
+	if (t->state == TASK_PENDING && !t->waits && (old.state != TASK_PENDING || old.waits))
+		q->pending_epoch++;
 	index_set(q->index, t);
 	queue_notify(q);
 }
@@ -476,6 +480,16 @@ queue_lease(struct queue *q, int64_t serial, unsigned attempt, struct lease_info
 	}
 	pthread_mutex_unlock(&q->lock);
 	return rc;
+}
+
+bool
+queue_is_held(struct queue *q, int64_t serial, unsigned attempt)
+{
+	pthread_mutex_lock(&q->lock);
+	const struct lease *l = lease_find(q, serial, attempt);
+	bool held = l && (l->phase == PHASE_HELD || l->phase == PHASE_ENDING);
+	pthread_mutex_unlock(&q->lock);
+	return held;
 }
 
 int64_t
@@ -635,27 +649,68 @@ queue_claim(struct queue *q, int64_t serial, unsigned attempt, int tier,
 	return rc == 1 ? 0 : rc == 0 ? -EBUSY : rc;
 }
 
-/* The candidate to try, from the tier's order; 0 = none. */
-static int64_t
-pick(struct queue *q, int tier)
+/* Fetch candidates. Alone, from the best one on. Among others, from a random place on: daemons
+ * that begin apart stay apart, since each goes on where it is until it loses a race. */
+static void
+fetch_picks(struct queue *q, int tier)
 {
-	int64_t serials[PICK_MAX];
-	int max = 1;
+	struct picks *p = &q->picks[tier];
+	int least = WINDOW_MIN > 2 * q->living_agents ? WINDOW_MIN : 2 * q->living_agents;
+	uint32_t r = 0;
+
+	if (!q->living)
+		p->window = 1;
+	else if (p->window < least)
+		p->window = least;
+	int max = p->window > FETCH_MIN ? p->window : FETCH_MIN;
+	int64_t *grown = realloc(p->serials, (size_t)max * sizeof(*grown));
+	p->n = p->at = 0;
+	p->epoch = q->pending_epoch;
+	if (!grown)
+		return;
+	p->serials = grown;
+	p->n = index_pick(q->index, tier, q->conf.tiers[tier].elevated_first, grown, max);
+	if (p->window > 1 && p->n > 1 && getrandom(&r, sizeof(r), 0) == sizeof(r))
+		p->at = (int)(r % (uint32_t)(p->n < p->window ? p->n : p->window));
+	p->window = p->window / 2 > least ? p->window / 2 : p->window;
+}
+
+/* The candidate to try, from the tier's order; false when there is none. */
+static bool
+pick(struct queue *q, int tier, struct task *t)
+{
+	struct picks *p = &q->picks[tier];
 
 	if (ready_count(q, tier) <= 0)
-		return 0;
-	/* alone the order is exact; among others a random start keeps them apart */
-	if (q->living) {
-		max = 2 * q->living_agents > PICK_MIN ? 2 * q->living_agents : PICK_MIN;
-		max = max < PICK_MAX ? max : PICK_MAX;
+		return false;
+	for (int fetches = 0; fetches < 2;) {
+		if (p->at == p->n || p->epoch != q->pending_epoch) {
+			fetch_picks(q, tier);
+			fetches++;
+		}
+		while (p->at < p->n)
+			if (!index_get(q->index, p->serials[p->at++], t) &&
+			    t->state == TASK_PENDING && !t->waits && t->counts.level <= tier)
+				return true;
 	}
-	int n = index_pick(q->index, tier, q->conf.tiers[tier].elevated_first, serials, max);
-	if (!n)
-		return 0;
-	uint32_t r = 0;
-	if (n > 1 && getrandom(&r, sizeof(r), 0) != sizeof(r))
-		r = 0;
-	return serials[r % (uint32_t)n];
+	return false;
+}
+
+/* Others were faster: see what they took there, and spread further. */
+static void
+lost_race(struct queue *q, int tier, int64_t serial, struct now now)
+{
+	struct picks *p = &q->picks[tier];
+	struct place at;
+
+	pthread_mutex_lock(&q->lock);
+	p->at = p->n = 0;
+	/* fetching halves it, so this doubles it */
+	p->window = p->window * 4 < WINDOW_MAX ? p->window * 4 : WINDOW_MAX;
+	bool there = place_of(q, serial, &at);
+	pthread_mutex_unlock(&q->lock);
+	if (there)
+		bay_merge(q, at.entry, at.bay, now);
 }
 
 int
@@ -667,8 +722,7 @@ queue_next(struct queue *q, int tier, const struct claimer *by, struct now now,
 
 		pthread_mutex_lock(&q->lock);
 		bool gone = q->leaving || !q->joined;
-		int64_t serial = gone ? 0 : pick(q, tier);
-		bool there = serial && index_get(q->index, serial, &t) == 0;
+		bool there = !gone && pick(q, tier, &t);
 		bool probe = there && q->pause_ms;
 		q->probing |= probe; /* after a pause, one attempt tells whether to go on */
 		pthread_mutex_unlock(&q->lock);
@@ -676,13 +730,15 @@ queue_next(struct queue *q, int tier, const struct claimer *by, struct now now,
 			return -ESHUTDOWN;
 		if (!there)
 			return -EAGAIN;
-		int rc = queue_claim(q, serial, t.attempt, tier, by, now, grant);
+		int rc = queue_claim(q, t.serial, t.attempt, tier, by, now, grant);
 		if (rc && probe) {
 			pthread_mutex_lock(&q->lock);
 			q->probing = false;
 			pthread_mutex_unlock(&q->lock);
 		}
-		if (rc != -EBUSY && rc != -ENOENT)
+		if (rc == -EBUSY)
+			lost_race(q, tier, t.serial, now);
+		else if (rc != -ENOENT)
 			return rc;
 	}
 	return -EAGAIN;

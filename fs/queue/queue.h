@@ -101,6 +101,10 @@ struct lease_info {
 int
 queue_lease(struct queue *q, int64_t serial, unsigned attempt, struct lease_info *info);
 
+/* Attempt k is this daemon's claim and not over. */
+bool
+queue_is_held(struct queue *q, int64_t serial, unsigned attempt);
+
 /* How many claims of this daemon are not over. */
 int64_t
 queue_held(struct queue *q);

@@ -20,7 +20,7 @@ struct bay {
 	bool parent_synced; /* chain/ was synced since then: the directory itself is durable */
 	int done;	    /* tasks known to be done */
 	/* group commit, guarded by queue.sync_lock */
-	bool syncing;
+	int syncing; /* syncs under way */
 	uint64_t sync_started, sync_finished;
 };
 
@@ -67,6 +67,14 @@ struct wait {
 	bool due_pending; /* false: done waiting, kept only for `times` */
 };
 
+/* Candidates of a tier in its order, fetched many at a time. */
+struct picks {
+	int64_t *serials;
+	int n, at;
+	int window; /* how far down the order this daemon spreads; grows with lost races */
+	uint64_t epoch;
+};
+
 struct event {
 	uint64_t number;
 	char text[EVENT_TEXT];
@@ -109,6 +117,9 @@ struct queue {
 	int64_t pause_until;
 	int64_t pause_ms;
 	bool probing; /* the one claim after a pause is out */
+
+	struct picks picks[TIERS_MAX];
+	uint64_t pending_epoch; /* counts tasks that became ready: they may come first */
 
 	int waiting[TIERS_MAX];
 	struct node_line *nodes; /* as the last watch round left them */

@@ -9,7 +9,7 @@
 #include <errno.h>
 #include <string.h>
 
-enum { AT_ONCE_MS = 2000, CANCEL_TRIES = 32 };
+enum { AT_ONCE_MS = 2000, CANCEL_TRIES = 32, SYNCS = 4 };
 
 /* ---- durability ---- */
 
@@ -25,22 +25,25 @@ bay_sync(struct queue *q, const struct place *p)
 	/* only a sync that begins from here on is sure to cover what the caller made */
 	uint64_t need = bay->sync_started + 1;
 	while (!rc && bay->sync_finished < need) {
-		if (bay->syncing) {
+		/* a few at once, since waiting for one to end would double the time of the next;
+		 * beyond that, those who wait share the next one */
+		if (bay->syncing == SYNCS) {
 			pthread_cond_wait(&q->synced, &q->sync_lock);
 			continue;
 		}
 		uint64_t mine = ++bay->sync_started;
 		bool parent = !bay->parent_synced;
 
-		bay->syncing = true;
+		bay->syncing++;
 		pthread_mutex_unlock(&q->sync_lock);
 		rc = disk_sync(&q->disk, path);
 		if (!rc && parent)
 			rc = disk_sync(&q->disk, "chain");
 		pthread_mutex_lock(&q->sync_lock);
-		bay->syncing = false;
+		bay->syncing--;
 		if (!rc) {
-			bay->sync_finished = mine;
+			if (mine > bay->sync_finished)
+				bay->sync_finished = mine;
 			bay->parent_synced = true;
 		}
 		pthread_cond_broadcast(&q->synced);

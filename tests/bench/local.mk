@@ -1,0 +1,26 @@
+# The benchmark: `make bench`. Its programs are built with `make check` too, so that they do not rot.
+
+CREW = tests/bench/crew.c tests/bench/crew.h
+PAIRCLIENT = tests/bench/pairclient.c tests/bench/pairclient.h
+bench_programs = \
+	tests/bench/rawpair \
+	tests/bench/emptyfs \
+	tests/bench/mountpair \
+	tests/bench/sqliteq \
+	tests/bench/libpair \
+	# end of bench programs
+check_PROGRAMS += $(bench_programs)
+tests_bench_rawpair_SOURCES = tests/bench/rawpair.c $(CREW)
+tests_bench_emptyfs_SOURCES = tests/bench/emptyfs.c $(CREW) $(PAIRCLIENT)
+tests_bench_emptyfs_LDADD = $(FUSE_LIBS)
+tests_bench_mountpair_SOURCES = tests/bench/mountpair.c $(CREW) $(PAIRCLIENT)
+tests_bench_sqliteq_SOURCES = tests/bench/sqliteq.c $(CREW)
+tests_bench_sqliteq_LDADD = $(SQLITE_LIBS)
+tests_bench_libpair_SOURCES = tests/bench/libpair.c $(CREW)
+tests_bench_libpair_LDADD = $(QUEUE_LIBS)
+
+bench: all $(bench_programs)
+	RASER_BUILD="$(abs_builddir)" $(srcdir)/tests/bench/claims
+.PHONY: bench
+
+EXTRA_DIST += tests/bench/claims tests/bench/jsonq.py
