@@ -114,11 +114,11 @@ claim_next(const char *mnt, const char *tier, struct lease_claim *c)
 		return rc;
 	}
 	/* first line: leases/T@k */
-	char *nl = memchr(text, '\n', size);
+	char *nl = text ? memchr(text, '\n', size) : NULL;
 	size_t len = 0;
 	if (nl)
 		*nl = '\0';
-	if (!nl || strncmp(text, "leases/", 7) != 0 || !name_split(text + 7, &len, &c->attempt) ||
+	if (!text || !nl || strncmp(text, "leases/", 7) != 0 || !name_split(text + 7, &len, &c->attempt) ||
 	    len > NAME_LIMIT) {
 		free(text);
 		claim_close(c);

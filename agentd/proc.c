@@ -62,7 +62,7 @@ signal_tree(pid_t root, int sig)
 	if (!d)
 		return 0;
 	for (const struct dirent *e;
-	     n < TREE_MAX && (e = readdir(d));) { /* NOLINT(concurrency-mt-unsafe): own DIR */
+	     n < TREE_MAX && (e = readdir(d));) {
 		char *end;
 		long pid = strtol(e->d_name, &end, 10);
 

@@ -125,7 +125,7 @@ op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int to_set,
 	struct node_id id = node_unpack(ino);
 	const int times = FUSE_SET_ATTR_ATIME | FUSE_SET_ATTR_MTIME;
 	const int now = FUSE_SET_ATTR_ATIME_NOW | FUSE_SET_ATTR_MTIME_NOW;
-	struct job job;
+	struct job job = { 0 };
 	struct stat st;
 	int rc = 0;
 

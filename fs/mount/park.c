@@ -62,7 +62,7 @@ new_slot(struct park *p, uint32_t *number)
 {
 	if (!p->free_slot) {
 		uint32_t n = p->n ? p->n * 2 : 64;
-		struct waiter **grown = realloc(p->slots, n * sizeof(*grown));
+		struct waiter **grown = realloc(p->slots, n * sizeof(struct waiter *));
 
 		if (!grown)
 			return NULL;

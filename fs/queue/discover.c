@@ -549,7 +549,8 @@ load_batches(struct queue *q, struct now now, struct err *err)
 		free(x.fresh);
 		return err_set(err, rc, "batches: %s", strerror(-rc));
 	}
-	qsort(x.fresh, x.n, sizeof(*x.fresh), by_number);
+	if (x.n)
+		qsort(x.fresh, x.n, sizeof(*x.fresh), by_number);
 	for (size_t i = 0; i < x.n; i++) {
 		struct err why = { 0 };
 

@@ -97,7 +97,7 @@ posix_list(void *ctx, const char *path, disk_entry_fn *fn, void *arg)
 	int rc = 0;
 	for (;;) {
 		errno = 0;
-		struct dirent *e = readdir(dir); /* NOLINT(concurrency-mt-unsafe): own DIR */
+		struct dirent *e = readdir(dir);
 
 		if (!e) {
 			rc = -errno;
@@ -236,10 +236,10 @@ same_content(int a, int b)
 				return -EIO;
 			m += got;
 		}
-		if (memcmp(x, y, (size_t)n) != 0)
-			return -EIO;
 		if (n == 0)
 			return pread(b, y, 1, off) == 0 ? 0 : -EIO;
+		if (memcmp(x, y, (size_t)n) != 0)
+			return -EIO;
 		off += n;
 	}
 }

@@ -367,6 +367,8 @@ drain(struct ingest *in, bool final)
 	size_t at = 0;
 	int rc = 0;
 
+	if (!in->len)
+		return 0;
 	while (!rc) {
 		enum progress progress = PROGRESS_TASK;
 
@@ -421,6 +423,8 @@ ingest_feed(struct ingest *in, const char *data, size_t len, struct err *err)
 {
 	if (in->failed)
 		return sticky(in, err);
+	if (!len)
+		return 0;
 	if (in->len + len > TASK_LIMIT) {
 		fail_here(in, -EINVAL, "a task of more than 64 MiB, or an unclosed { or [");
 		return sticky(in, err);

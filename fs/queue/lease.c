@@ -89,7 +89,7 @@ on_node(const void *node, VISIT which, void *arg)
 		return;
 	if (c->n == c->cap) {
 		size_t cap = c->cap ? c->cap * 2 : 64;
-		struct lease **grown = realloc(c->all, cap * sizeof(*grown));
+		struct lease **grown = realloc(c->all, cap * sizeof(struct lease *));
 
 		if (!grown)
 			return; /* the rest is visited next time */

@@ -449,7 +449,8 @@ watch_round(struct watch *w, const char *self, const char *const *wanted, size_t
 			soon |= o->verdict == ALIVE;
 		}
 	}
-	qsort(w->owners, w->n, sizeof(*w->owners), by_random);
+	if (w->n)
+		qsort(w->owners, w->n, sizeof(*w->owners), by_random);
 	size_t first = 0;
 	while (first < w->n && strcmp(owner_random(w->owners[first].owner), owner_random(self)) <= 0)
 		first++;

@@ -457,10 +457,8 @@ queue_lease(struct queue *q, int64_t serial, unsigned attempt, struct lease_info
 
 	pthread_mutex_lock(&q->lock);
 	const struct lease *l = lease_find(q, serial, attempt);
-	if (l && l->phase == PHASE_OVER && !l->outcome)
-		rc = -ESTALE;
-	else if (l)
-		rc = 0;
+	if (l)
+		rc = l->phase == PHASE_OVER && !l->outcome ? -ESTALE : 0;
 	else if (!index_get(q->index, serial, &t) &&
 		 (attempt < t.attempt || (attempt == t.attempt && t.state != TASK_PENDING)))
 		rc = -ESTALE;

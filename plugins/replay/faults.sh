@@ -4,8 +4,14 @@
 set -u
 cd "$RASER_MOUNT" || exit 1
 
-# the n-th claim that is held now, in some order
-claim() { ls -f leases | grep @ | sed -n "$1p"; }
+# the n-th claim that is held now
+claim() {
+	n=$1
+	for f in leases/*@*; do
+		n=$((n - 1))
+		[ $n -gt 0 ] || { [ -e "$f" ] && echo "${f#leases/}"; return; }
+	done
+}
 
 # the agent of a claim: "agent raser-agentd[123]"
 agent() { sed -n 's/^agent raser-agentd\[\([0-9]*\)\]$/\1/p' "leases/$1" 2>/dev/null; }

@@ -46,20 +46,22 @@ main(int argc, char **argv)
 	}
 	printf("%s: %.1f s, %.0f MB\n", id, span, peak / 1e6);
 	fflush(stdout);
+	static char *held[STEPS];
 	size_t chunk = (size_t)(peak / (STEPS / 2.0));
 	for (int i = 0; i < STEPS; i++) {
 		if (i < STEPS / 2 && chunk) {
-			char *p = malloc(chunk);
-
-			if (!p) {
+			held[i] = malloc(chunk);
+			if (!held[i]) {
 				printf("out of memory after %.0f of %.0f MB\n",
 				       (double)chunk * i / 1e6, peak / 1e6);
 				return 1;
 			}
-			memset(p, i + 1, chunk);
+			memset(held[i], i + 1, chunk);
 		}
 		pass(span / STEPS);
 	}
+	for (int i = 0; i < STEPS; i++)
+		free(held[i]);
 	json_decref(task);
 	return 0;
 }

@@ -3,9 +3,8 @@
  * The account lies in shared memory. Only atomic counters are written by several processes; the
  * rest is written by one worker, or by the parent before it opens the gate.
  */
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE 1
-#endif
+#include <config.h>
+
 #include "crew.h"
 
 #include <err.h>

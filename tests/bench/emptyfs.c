@@ -7,9 +7,8 @@
  * OPEN (hands out the next task, ENODATA after the last), READ (its name, 200 bytes in all), WRITE
  * (any verb is taken), FLUSH, RELEASE. One thread serves them in libfuse's plain loop.
  */
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE 1
-#endif
+#include <config.h>
+
 #define FUSE_USE_VERSION 314
 #include "pairclient.h"
 
@@ -53,7 +52,7 @@ fs_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 		.attr_timeout = forever,
 	};
 
-	if (parent >= NODES || strcmp(name, names[parent])) {
+	if (parent >= NODES || strcmp(name, names[parent]) != 0) {
 		fuse_reply_err(req, ENOENT);
 		return;
 	}

@@ -5,9 +5,8 @@
  * Sets up a run, submits N tasks of 200 bytes, mounts it with one daemon and lets the clients take
  * and end tasks of tier `high`, which sees all of them. The daemon leaves on SIGTERM.
  */
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE 1
-#endif
+#include <config.h>
+
 #include "pairclient.h"
 
 #include <err.h>

@@ -1,7 +1,6 @@
 /* pairclient.c - server process, mount and clients of a mounted queue; see pairclient.h. */
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE 1
-#endif
+#include <config.h>
+
 #include "pairclient.h"
 
 #include <err.h>

@@ -9,9 +9,8 @@
  * daemons do that take the first candidates in submission order. With --spread 1 each process has
  * a range of its own, hence directories of its own.
  */
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE 1
-#endif
+#include <config.h>
+
 #include "crew.h"
 
 #include <err.h>

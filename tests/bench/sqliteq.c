@@ -6,9 +6,8 @@
  * commits. synchronous=FULL, and journal_mode=TRUNCATE: the quickest that is durable and legal for
  * a file shared by hosts. --wal 1: journal_mode=WAL, which needs memory shared by all: one host.
  */
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE 1
-#endif
+#include <config.h>
+
 #include "crew.h"
 
 #include <err.h>

@@ -138,9 +138,8 @@ drain(struct queue *q)
 
 	for (int idle = 0; idle < 200; idle++) {
 		struct grant g;
-		int rc;
 
-		while ((rc = queue_next(q, 2, &by, now, &g)) == 0) {
+		while (queue_next(q, 2, &by, now, &g) == 0) {
 			drained.claimed++;
 			if (!queue_end(q, g.serial, g.attempt, END_DONE, WHY_NONE, NULL, now))
 				drained.done++;

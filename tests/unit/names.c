@@ -29,8 +29,8 @@ ids(void)
 {
 	char out[NAME_LIMIT + 1];
 	char longest[NAME_LIMIT + 2];
-	unsigned k;
-	size_t len;
+	unsigned k = 0;
+	size_t len = 0;
 
 	check_id("astropy__astropy-14182", 22, "astropy__astropy-14182");
 	check_id("HumanEval/0", 11, "HumanEval%2F0");
@@ -64,7 +64,7 @@ ids(void)
 static void
 configuration(void)
 {
-	struct conf c;
+	struct conf c = { 0 };
 	struct err e = { 0 };
 	int64_t n;
 	char *text = conf_template();
