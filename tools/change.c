@@ -85,7 +85,7 @@ change_on_mount(const struct target *t, const struct change *c, const char *name
 
 			snprintf(path, sizeof(path), "%s/leases", t->path);
 			d = opendir(path);
-			while (d && (e = readdir(d))) { /* NOLINT(concurrency-mt-unsafe): own DIR */
+			while (d && (e = readdir(d))) {
 				size_t len;
 				unsigned k;
 
@@ -153,7 +153,7 @@ change_all_on_mount(const struct target *t, const struct change *c, long *change
 		if (!d)
 			return complain(1, "%s: %s", path, strerror(errno));
 		for (const struct dirent *e;
-		     (e = readdir(d));) { /* NOLINT(concurrency-mt-unsafe): own DIR */
+		     (e = readdir(d));) {
 			size_t len;
 			unsigned k;
 

@@ -156,10 +156,12 @@ progress_print(const struct progress *p, bool live)
 					      json_string_value(json_object_get(t, "name")),
 					      number(t, "working", NULL));
 	}
+	bool paused = json_is_true(json_object_get(p->now, "paused"));
 	printf("%s%ld of %ld done, %ld failed, %ld working (%s), %ld waiting; %.0f a minute; %s, "
-	       "about %s left%s",
+	       "about %s left%s%s",
 	       live ? "\r\033[K" : "", done, number(p->now, "total", NULL), failed, claimed, tiers,
-	       pending, rate * 60, span, left, live ? "" : "\n");
+	       pending, rate * 60, span, left,
+	       paused ? "; PAUSED: attempts die at once on this node" : "", live ? "" : "\n");
 	fflush(stdout);
 }
 

@@ -26,6 +26,7 @@ enum {
 	FEW_READS = 64,
 	START_READS = 4096, /* ends read at a time while the picture is being completed */
 	TURN_MAX_MS = 250,
+	TICK_MAX_MS = 60000, /* receipts expire with the tick */
 	LEAVE_MS = 150,
 	LEAVE_TURN_MS = 5,
 };
@@ -75,8 +76,9 @@ static void
 do_tick(struct mount *m, struct job *job)
 {
 	(void)job;
-	duty_done(the_loop, DUTY_TICK, queue_tick(m->q, now_read()));
+	queue_tick(m->q, now_read());
 	new_expire(m, now_read().boot_ms);
+	duty_done(the_loop, DUTY_TICK, TICK_MAX_MS);
 }
 
 static void
@@ -332,6 +334,7 @@ housekeeping(struct loop *l, int64_t now_ms)
 	park_kick(m);
 	wait = sooner(wait, park_check(m, now_ms));
 	consider_idle(l, now_ms);
+	duty_at(l, DUTY_TICK, queue_tick_at(m->q));
 	wait = sooner(wait, start_duties(l, now_ms));
 	wait = sooner(wait, work_deadlines(m, now_ms));
 	wait = sooner(wait, opendir_answer(m, now_ms, false));

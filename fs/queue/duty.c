@@ -40,6 +40,7 @@ wait_add(struct queue *q, struct task *t, int64_t ms, bool growing, struct now n
 	w->times += growing;
 	t->waits = true;
 	task_store(q, t);
+	tick_by(q, w->due_boot);
 }
 
 /* Offer again what has waited long enough; returns when the next one is due. [under lock] */
@@ -501,13 +502,15 @@ on_due(struct queue *q, struct lease *l, void *arg)
 		d->next = stale;
 }
 
-int64_t
+void
 queue_tick(struct queue *q, struct now now)
 {
+	enum { TICK_RETRY_MS = 1000 };
 	struct due d = { .now = now, .next = INT64_MAX };
 
 	pthread_mutex_lock(&q->lock);
 	q->now = now;
+	q->tick_at = INT64_MAX;
 	lease_each(q, on_due, &d);
 	int64_t next = wake_waits(q, now);
 	if (q->pause_until && q->pause_until <= now.boot_ms) {
@@ -521,12 +524,16 @@ queue_tick(struct queue *q, struct now now)
 	for (int i = 0; i < d.n; i++)
 		failed |= settle(q, d.ends[i].serial, d.ends[i].attempt, d.ends[i].want,
 				 d.ends[i].want_reason, NULL, now) < 0;
-	if (failed || d.n == 64)
-		return 1000;
 	if (d.next < next)
 		next = d.next;
-	int64_t in = next == INT64_MAX ? q->conf.steal_after_ms : next - now.boot_ms;
-	return in < 10 ? 10 : in;
+	if (failed || d.n == 64)
+		next = now.boot_ms + TICK_RETRY_MS;
+	/* a claim that is granted after this cannot go stale before that */
+	if (next > now.boot_ms + q->conf.steal_after_ms)
+		next = now.boot_ms + q->conf.steal_after_ms;
+	pthread_mutex_lock(&q->lock);
+	tick_by(q, next);
+	pthread_mutex_unlock(&q->lock);
 }
 
 static void

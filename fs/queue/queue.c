@@ -307,10 +307,37 @@ nothing_left(struct queue *q, int tier)
 	       index_count(q->index, TASK_UNREAD, TIERS_MAX - 1) == 0;
 }
 
+static void
+wake(struct queue *q)
+{
+	uint64_t one = 1;
+	ssize_t put = write(q->wake_fd, &one, sizeof(one));
+
+	(void)put; /* full means that it is awake already */
+}
+
+void
+tick_by(struct queue *q, int64_t boot_ms)
+{
+	if (boot_ms >= q->tick_at)
+		return;
+	q->tick_at = boot_ms;
+	wake(q);
+}
+
+int64_t
+queue_tick_at(struct queue *q)
+{
+	pthread_mutex_lock(&q->lock);
+	int64_t at = q->tick_at;
+	pthread_mutex_unlock(&q->lock);
+	return at;
+}
+
 void
 queue_notify(struct queue *q)
 {
-	bool wake = false;
+	bool news = false;
 
 	for (int i = 0; i < q->conf.ntiers; i++) {
 		int64_t ready = ready_count(q, i);
@@ -318,17 +345,13 @@ queue_notify(struct queue *q)
 
 		if (ready > q->last_ready[i] || (drained && !q->last_drained[i])) {
 			q->generation[i]++;
-			wake = true;
+			news = true;
 		}
 		q->last_ready[i] = ready;
 		q->last_drained[i] = drained;
 	}
-	if (wake) {
-		uint64_t one = 1;
-		ssize_t put = write(q->wake_fd, &one, sizeof(one));
-
-		(void)put; /* full means that it is awake already */
-	}
+	if (news)
+		wake(q);
 }
 
 void

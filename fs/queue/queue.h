@@ -241,9 +241,12 @@ queue_watch(struct queue *q, struct now now, bool idle);
 int64_t
 queue_refresh(struct queue *q, struct now now, int bays, int reads);
 
-/* End stale claims, wake what waited long enough. Returns ms until it is due again. */
-int64_t
+/* End stale claims, wake what waited long enough. */
+void
 queue_tick(struct queue *q, struct now now);
+/* When that is due, in boot ms; the wake descriptor tells when it has come nearer. [memory] */
+int64_t
+queue_tick_at(struct queue *q);
 
 /* The serving loop was not served for so long: no agent is judged by that time. [memory] */
 void

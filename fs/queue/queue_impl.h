@@ -116,6 +116,7 @@ struct queue {
 	int dead_at_once;   /* attempts in a row that died at once here */
 	int64_t pause_until;
 	int64_t pause_ms;
+	int64_t tick_at; /* boot ms at which queue_tick() is due */
 	bool probing; /* the one claim after a pause is out */
 
 	struct picks picks[TIERS_MAX];
@@ -179,6 +180,9 @@ task_store(struct queue *q, const struct task *t);
 /* Tell waiters when what they could be told has changed. */
 void
 queue_notify(struct queue *q);
+/* queue_tick() must not come later than this. */
+void
+tick_by(struct queue *q, int64_t boot_ms);
 void
 queue_event(struct queue *q, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* The text that a claim of ours gets. */

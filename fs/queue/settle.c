@@ -9,7 +9,7 @@
 #include <errno.h>
 #include <string.h>
 
-enum { AT_ONCE_MS = 2000, CANCEL_TRIES = 32, SYNCS = 4 };
+enum { AT_ONCE_MS = 2000, CANCEL_TRIES = 32, SYNCS = 4, TRY_AGAIN_MS = 1000 };
 
 /* ---- durability ---- */
 
@@ -72,6 +72,7 @@ breaker_note(struct queue *q, bool died, int64_t ms, struct now now)
 	if (q->pause_ms > PAUSE_LAST_MS)
 		q->pause_ms = PAUSE_LAST_MS;
 	q->pause_until = now.boot_ms + q->pause_ms;
+	tick_by(q, q->pause_until);
 	log_warnx("%d attempts in a row died at once on this node; no claims here for %lld ms, "
 		  "then one is tried", q->dead_at_once, (long long)q->pause_ms);
 	queue_event(q, "node pauses: %d attempts in a row died at once here", q->dead_at_once);
@@ -258,6 +259,8 @@ settle(struct queue *q, int64_t serial, unsigned attempt, enum outcome outcome,
 		apply_fold(q, serial, attempt, true, &f);
 	} else {
 		still_held(l);
+		if (l && l->want) /* nobody else will try again */
+			tick_by(q, now.boot_ms + TRY_AGAIN_MS);
 	}
 	pthread_cond_broadcast(&q->settled);
 	pthread_mutex_unlock(&q->lock);
