@@ -93,7 +93,7 @@ static void
 do_watch(struct mount *m, struct job *job)
 {
 	(void)job;
-	duty_done(the_loop, DUTY_WATCH, queue_watch(m->q, now_read(), the_loop->idle));
+	duty_done(the_loop, DUTY_WATCH, queue_watch(m->q, now_read()));
 }
 
 /* Between half and all of ms, so that a thousand daemons do not ask together. */
@@ -112,14 +112,17 @@ do_refresh(struct mount *m, struct job *job)
 {
 	struct loop *l = the_loop;
 	struct queue_stats s;
-	bool idle = l->idle;
 	int64_t in = jitter(REFRESH_EVERY_MS);
 
 	(void)job;
+	pthread_mutex_lock(&l->lock);
+	bool idle = l->idle;
+	bool reading = l->reading;
+	pthread_mutex_unlock(&l->lock);
 	/* agents that wait need a complete pass: only that can find the queue drained */
 	int64_t n = idle ? queue_refresh(m->q, now_read(), 0, 0) :
 			   queue_refresh(m->q, now_read(), FEW_BAYS,
-					 l->reading ? START_READS : FEW_READS);
+					 reading ? START_READS : FEW_READS);
 	opendir_answer(m, now_read().boot_ms, true);
 	queue_stats(m->q, &s);
 	pthread_mutex_lock(&l->lock);

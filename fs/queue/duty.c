@@ -147,6 +147,8 @@ queue_beat(struct queue *q, struct now now)
 	pthread_mutex_lock(&q->lock);
 	if (!rc) {
 		q->last_beat = now.boot_ms;
+		q->self.beat = q->node.second;
+		node_parse(q->node.text, &q->self.info);
 	} else {
 		if (!q->beat_troubled)
 			log_warnx("nodes/%s cannot be touched: %s", q->node.owner, strerror(-rc));
@@ -346,8 +348,8 @@ publish_nodes(struct queue *q, const char *self)
 					    .info = o->info };
 		memcpy(line->owner, o->owner, sizeof(line->owner));
 		if (!strcmp(o->owner, self)) {
-			line->beat = q->node.second;
-			node_parse(q->node.text, &line->info);
+			line->beat = q->self.beat;
+			line->info = q->self.info;
 			continue;
 		}
 		q->living++;
@@ -428,7 +430,7 @@ bury_proven(struct queue *q, struct standings *s, struct now now)
 }
 
 int64_t
-queue_watch(struct queue *q, struct now now, bool idle)
+queue_watch(struct queue *q, struct now now)
 {
 	struct standings s = { 0 };
 	char self[OWNER_TEXT];
@@ -448,7 +450,6 @@ queue_watch(struct queue *q, struct now now, bool idle)
 		if (!twice)
 			wanted[n++] = s.all[i].owner;
 	}
-	(void)idle; /* missing beats cost nothing to notice; see WANTED_MAX for the looks */
 	pthread_mutex_lock(&q->lock);
 	bool restart = q->beat_troubled ||
 		       (q->joined && now.boot_ms - q->last_beat > 2 * conf_beat_ms(&q->conf));

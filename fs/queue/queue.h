@@ -234,7 +234,7 @@ queue_look(struct queue *q, struct now now);
 
 /* Look at other owners and end the claims of dead ones. Returns ms until it is due again. */
 int64_t
-queue_watch(struct queue *q, struct now now, bool idle);
+queue_watch(struct queue *q, struct now now);
 
 /* Read what others did: new batches, and bays with unfinished tasks, `bays` of them at most
  * (0 = all: a full pass), and at most `reads` ends (0 = all). Returns how many tasks changed. */

@@ -98,7 +98,8 @@ struct queue {
 	int64_t held_by_tier[TIERS_MAX];
 
 	bool joined, leaving;
-	struct node node; /* beat thread; owner is also read under lock */
+	struct node node; /* the beat's thread; others read its owner, under lock */
+	struct node_line self; /* what the last beat said */
 	uint64_t seq;
 	int64_t last_beat;   /* boot ms of the last good beat */
 	int64_t last_look;   /* boot ms at which the last good look at our chains began */

@@ -59,7 +59,7 @@ work(struct crew *c, void *arg)
 	queue_idle(q, waiting);
 	queue_beat(q, now_read());
 	crew_start(c);
-	queue_watch(q, now_read(), true); /* who else is here */
+	queue_watch(q, now_read()); /* who else is here */
 	while (crew_goes_on(c)) {
 		struct grant g;
 		int rc = queue_next(q, tier, &by, now_read(), &g);

@@ -149,7 +149,7 @@ drain(struct queue *q)
 		now.boot_ms += 200000;
 		queue_beat(q, now);
 		queue_look(q, now);
-		queue_watch(q, now, true);
+		queue_watch(q, now);
 		queue_refresh(q, now, 0, 0);
 		if (queue_drained(q, 2, now.boot_ms))
 			return;
