@@ -14,10 +14,38 @@ tests_unit_chain_t_LDADD = $(QUEUE_LIBS)
 
 # shell tests of the mount
 mount_tests = \
+	tests/mount/0100-tree.t \
+	tests/mount/0200-claim.t \
+	tests/mount/0300-lease.t \
+	tests/mount/0400-nodes.t \
+	tests/mount/0600-tools.t \
+	tests/mount/0700-life.t \
 	# end of mount tests
+dist_noinst_DATA = tests/lib.sh
+
+# what shell tests cannot do themselves
+helpers = \
+	tests/chk \
+	tests/crowd \
+	# end of helpers
+tests_chk_SOURCES = tests/chk.c tests/hold.c tests/errname.c tests/chk.h
+tests_crowd_SOURCES = tests/crowd.c tests/errname.c tests/chk.h
+
+# a store that is slow or refuses, for LD_PRELOAD
+check_DATA = tests/slowdisk.so
+dist_noinst_DATA += tests/slowdisk.c
+tests/slowdisk.so: $(srcdir)/tests/slowdisk.c
+	$(AM_V_CC)$(MKDIR_P) tests && $(CC) -std=gnu11 $(WARN_CFLAGS) -O1 -g -shared -fPIC \
+		-o $@ $(srcdir)/tests/slowdisk.c
+CLEANFILES = tests/slowdisk.so
 
 check_PROGRAMS = \
 	$(unit_tests) \
+	$(helpers) \
 	# end of check programs
 dist_check_SCRIPTS = $(mount_tests)
 TESTS = $(unit_tests) $(mount_tests)
+
+if SANITIZED
+AM_TESTS_ENVIRONMENT = RASER_SANITIZED=1; export RASER_SANITIZED;
+endif

@@ -18,7 +18,6 @@
 #include <unistd.h>
 
 enum {
-	REFRESH_MIN_MS = 1000,	 /* for those who list and look up */
 	REFRESH_EVERY_MS = 30000, /* anyhow */
 	IDLE_FIRST_MS = 500,	 /* for agents that wait, doubling */
 	IDLE_LAST_MS = 30000,

@@ -323,6 +323,8 @@ struct mount {
 	struct work *work;
 };
 
+enum { REFRESH_MIN_MS = 1000 }; /* between refreshes for those who list and look up */
+
 /* Somebody missed something: look afresh soon, at most once a second. */
 void
 mount_want_refresh(struct mount *m);

@@ -472,8 +472,12 @@ op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 		fuse_reply_open(req, fi);
 		return;
 	}
-	/* answered when the refresh has ended, or a moment later without it */
-	opendir_wait(m, req, fi);
+	/* answered when the refresh has ended, or a moment later without it; at once when the last
+	 * one is so recent that there will be none yet */
+	if (now_read().boot_ms - m->last_refresh < REFRESH_MIN_MS)
+		fuse_reply_open(req, fi);
+	else
+		opendir_wait(m, req, fi);
 	mount_want_refresh(m);
 }
 
