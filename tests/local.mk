@@ -20,6 +20,8 @@ mount_tests = \
 	tests/mount/0400-nodes.t \
 	tests/mount/0600-tools.t \
 	tests/mount/0700-life.t \
+	tests/mount/0800-race.t \
+	tests/mount/0900-slow.t \
 	# end of mount tests
 dist_noinst_DATA = tests/lib.sh
 

@@ -28,6 +28,7 @@ enum {
 	TICK_MAX_MS = 60000, /* receipts expire with the tick */
 	LEAVE_MS = 150,
 	LEAVE_TURN_MS = 5,
+	REQUESTS_A_TURN = 64,
 };
 
 enum duty { DUTY_TICK, DUTY_LOOK, DUTY_WATCH, DUTY_REFRESH, DUTIES };
@@ -265,11 +266,14 @@ drain_fd(int fd)
 	(void)got;
 }
 
-/* Read and dispatch until the kernel has nothing more. -1 when the mount is gone. */
+/* Read and dispatch what the kernel has, but not for ever: the loop has other duties, and a
+ * daemon whose loop does not turn stops beating. -1 when the mount is gone. */
 static int
 serve(struct mount *m, struct fuse_buf *buf)
 {
-	while (!fuse_session_exited(m->se)) {
+	for (int i = 0; i < REQUESTS_A_TURN; i++) {
+		if (fuse_session_exited(m->se))
+			return -1;
 		int n = fuse_session_receive_buf(m->se, buf);
 
 		if (n == -EINTR)
@@ -280,7 +284,7 @@ serve(struct mount *m, struct fuse_buf *buf)
 			return -1;
 		fuse_session_process_buf(m->se, buf);
 	}
-	return -1;
+	return 0;
 }
 
 static void

@@ -161,6 +161,7 @@ op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int to_set,
 	rc = queue_touch(m->q, job.serial, job.attempt, now_read());
 	if (rc == -EINPROGRESS) {
 		job.req = req;
+		job.deadline = now_read().boot_ms + END_PATIENCE_MS;
 		work_add(m, &job); /* we were frozen: look at what others did first */
 		return;
 	}

@@ -109,6 +109,7 @@ be_reborn(struct queue *q, struct now now)
 	q->node = fresh;
 	q->joined = true;
 	q->last_beat = now.boot_ms;
+	queue_notify(q);
 	pthread_mutex_unlock(&q->lock);
 	log_info("this daemon is now %s", fresh.owner);
 	return 0;

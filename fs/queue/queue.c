@@ -293,7 +293,7 @@ queue_woken(struct queue *q)
 static int64_t
 ready_count(struct queue *q, int tier)
 {
-	if (q->leaving || q->pause_until || q->probing)
+	if (q->leaving || !q->joined || q->pause_until || q->probing)
 		return 0;
 	return index_count(q->index, TASK_PENDING, tier) - index_waiting(q->index, tier);
 }

@@ -162,10 +162,10 @@ write_receipt(struct submission *s, const char *r)
 	fflush(s->receipt);
 }
 
-/* Try to become the next batch. 1: published, 0: another was faster, or an errno. */
+/* Try to become batch `number`, having compared with all before it. 1: published, 0: another was faster, or an errno. */
 static int
-publish(struct submission *s, const char *submitter, struct now now, char r[RANDOM_TEXT],
-	struct err *err)
+publish(struct submission *s, int number, const char *submitter, struct now now,
+	char r[RANDOM_TEXT], struct err *err)
 {
 	struct queue *q = s->q;
 	char file[DISK_PATH];
@@ -178,9 +178,6 @@ publish(struct submission *s, const char *submitter, struct now now, char r[RAND
 		return rc;
 	snprintf(text, sizeof(text), "b.%s.sqlite", r);
 	snprintf(file, sizeof(file), "batches/%s", text);
-	pthread_mutex_lock(&q->lock);
-	int number = q->last_batch + 1;
-	pthread_mutex_unlock(&q->lock);
 	snprintf(path, sizeof(path), "batches/%d", number);
 	rc = chain_cas(&q->disk, path, text, found);
 	if (rc == 1)
@@ -214,6 +211,8 @@ commit_builder(struct submission *s, const char *submitter, struct now now, stru
 			return rc;
 		pthread_mutex_lock(&q->lock);
 		int64_t upto = q->serials;
+		/* taken together: a batch that comes later must win the race for this number */
+		int number = q->last_batch + 1;
 		pthread_mutex_unlock(&q->lock);
 		int64_t known = builder_drop_known(s->builder, on_known, s);
 		if (known == -EEXIST)
@@ -226,7 +225,7 @@ commit_builder(struct submission *s, const char *submitter, struct now now, stru
 			fflush(s->receipt);
 			return 0; /* all of it is there already */
 		}
-		rc = publish(s, submitter, now, r, err);
+		rc = publish(s, number, submitter, now, r, err);
 		if (rc < 0)
 			return rc;
 		if (rc == 1)
