@@ -291,8 +291,27 @@ task_xattr(struct mount *m, int64_t serial, const char *name, char *buf, size_t 
 extern const char *const xattr_names[];
 enum { XATTRS = 12 };
 
-/* ---- ops.c ---- */
+/* ---- ops.c and move.c ---- */
 
+enum { END_PATIENCE_MS = 5000 }; /* then an end is answered EIO, and done/ tells later */
+
+static inline struct mount *
+mount_of(fuse_req_t req)
+{
+	return fuse_req_userdata(req);
+}
+
+static inline bool
+is_task_view(enum view v)
+{
+	return v != VIEW_FIXED && v != VIEW_NEW && v != VIEW_NODES;
+}
+
+void
+op_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_ino_t newparent,
+	  const char *newname, unsigned flags);
+void
+op_unlink(fuse_req_t req, fuse_ino_t parent, const char *name);
 extern const struct fuse_lowlevel_ops mount_ops;
 
 /* ---- main.c ---- */

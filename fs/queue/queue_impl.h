@@ -186,12 +186,22 @@ void
 tick_by(struct queue *q, int64_t boot_ms);
 void
 queue_event(struct queue *q, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-/* The text that a claim of ours gets. */
-void
-own_claim(struct queue *q, struct now now, struct claim *c);
+/* How many tasks tier could be given here now. */
+int64_t
+ready_count(struct queue *q, int tier);
 /* An attempt of ours failed by the agent's own doing after ms, or ended otherwise. */
 void
 breaker_note(struct queue *q, bool died, int64_t ms, struct now now);
+
+/* ---- claim.c ---- */
+
+/* The text that a claim of ours gets. [under lock] */
+void
+own_claim(struct queue *q, struct now now, struct claim *c);
+/* Create T@k.claim; the first of a bay makes its directory. As chain_cas(). Not under lock. */
+int
+claim_cas(struct queue *q, const char *bay, const char *name, unsigned attempt, const char *text,
+	  char found[LINK_TEXT]);
 
 /* ---- settle.c ---- */
 

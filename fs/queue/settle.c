@@ -125,6 +125,18 @@ record_end(struct queue *q, struct task *t, unsigned attempt, const struct end *
 		wait_add(q, t, q->conf.steal_after_ms, false, now);
 }
 
+/* What an end says that stands where ours would: whoever wrote it was faster. */
+static void
+found_end(const char *text, unsigned attempt, const struct counts *before, struct fold *f)
+{
+	struct end e;
+
+	*f = (struct fold){ .state = TASK_PENDING, .attempt = attempt + 1, .counts = *before,
+			    .reason = WHY_NONE };
+	if (end_parse(text, &e))
+		fold_end(&e, attempt, f);
+}
+
 static int64_t
 max_failures(const struct queue *q, const struct task *t)
 {
@@ -245,11 +257,9 @@ settle(struct queue *q, int64_t serial, unsigned attempt, enum outcome outcome,
 		if (told)
 			breaker_note(q, outcome == END_RETRY, held_ms, now);
 	} else if (rc == 0) {
-		struct end other;
-		struct fold f = { .state = TASK_PENDING, .attempt = attempt + 1, .counts = before };
+		struct fold f;
 
-		if (end_parse(found, &other))
-			fold_end(&other, attempt, &f);
+		found_end(found, attempt, &before, &f);
 		queue_event(q, "%s@%u lost: ended by %s (%s)", t.name, attempt, f.owner,
 			    reason_name(f.reason));
 		if (l)
@@ -403,11 +413,9 @@ end_foreign(struct queue *q, int64_t serial, unsigned attempt, enum outcome outc
 	    t.attempt == attempt)
 		record_end(q, &t, attempt, &e, NULL, now);
 	if (rc == 0) {
-		struct end other;
-		struct fold g = { .state = TASK_PENDING, .attempt = attempt + 1, .counts = f.counts };
+		struct fold g;
 
-		if (end_parse(found, &other))
-			fold_end(&other, attempt, &g);
+		found_end(found, attempt, &f.counts, &g);
 		apply_fold(q, serial, attempt, true, &g);
 	}
 	pthread_cond_broadcast(&q->settled);
@@ -449,7 +457,6 @@ verb_link(struct queue *q, const struct task *t, unsigned attempt, enum claim_ve
 	struct place p;
 	struct claim c;
 	char bay[DISK_PATH];
-	char path[DISK_PATH];
 	char text[LINK_TEXT];
 	char found[LINK_TEXT];
 
@@ -472,13 +479,7 @@ verb_link(struct queue *q, const struct task *t, unsigned attempt, enum claim_ve
 
 	claim_format(&c, text);
 	place_bay(&p, bay);
-	link_path(path, bay, t->name, attempt, LINK_CLAIM);
-	int rc = chain_cas(&q->disk, path, text, found);
-	if (rc == -ENOENT) {
-		rc = disk_mkdir(&q->disk, bay);
-		if (!rc || rc == -EEXIST)
-			rc = chain_cas(&q->disk, path, text, found);
-	}
+	int rc = claim_cas(q, bay, t->name, attempt, text, found);
 	int synced = rc == 1 ? bay_sync(q, &p) : 0;
 
 	pthread_mutex_lock(&q->lock);

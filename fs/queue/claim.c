@@ -1,0 +1,301 @@
+/*
+ * claim.c - claiming and keeping: which task, the create that decides, the heartbeat.
+ */
+#include <config.h>
+
+#include "queue_impl.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+enum { WINDOW_MIN = 8, WINDOW_MAX = 1 << 15, FETCH_MIN = 64, TRIES = 16 };
+
+void
+own_claim(struct queue *q, struct now now, struct claim *c)
+{
+	*c = (struct claim){ .seq = ++q->seq, .time = now.wall_s, .verb = CLAIM_AGENT };
+	memcpy(c->owner, q->node.owner, sizeof(c->owner));
+}
+
+int
+claim_cas(struct queue *q, const char *bay, const char *name, unsigned attempt, const char *text,
+	  char found[LINK_TEXT])
+{
+	char path[DISK_PATH];
+
+	link_path(path, bay, name, attempt, LINK_CLAIM);
+	int rc = chain_cas(&q->disk, path, text, found);
+	if (rc != -ENOENT)
+		return rc;
+	rc = disk_mkdir(&q->disk, bay);
+	if (rc && rc != -EEXIST)
+		return rc;
+	return chain_cas(&q->disk, path, text, found);
+}
+
+/* Reserve a pending task for a create of ours, so that no other thread works on that link. */
+static struct lease *
+reserve(struct queue *q, struct task *t, const struct claim *c)
+{
+	struct lease *l = lease_find(q, t->serial, t->attempt);
+
+	if (l && l->phase != PHASE_OVER)
+		return NULL;
+	if (l)
+		lease_drop(q, l); /* an attempt whose claim somebody deleted */
+	l = lease_add(q, t->serial, t->attempt, PHASE_CLAIMING);
+	if (!l)
+		return NULL;
+	memcpy(l->owner, c->owner, sizeof(l->owner));
+	claim_format(c, l->text);
+	l->before = t->counts;
+	l->since_wall = l->touched_wall = c->time;
+	return l;
+}
+
+int
+queue_claim(struct queue *q, int64_t serial, unsigned attempt, int tier,
+	    const struct claimer *by, struct now now, struct grant *grant)
+{
+	struct task t;
+	struct place p;
+	struct claim c;
+	char bay[DISK_PATH];
+	char text[LINK_TEXT];
+	char found[LINK_TEXT];
+
+	pthread_mutex_lock(&q->lock);
+	q->now = now;
+	if (q->leaving || !q->joined) {
+		pthread_mutex_unlock(&q->lock);
+		return -ESHUTDOWN;
+	}
+	int rc = index_get(q->index, serial, &t);
+	if (!rc && t.state == TASK_CLAIMED && t.attempt == attempt)
+		rc = -EBUSY;
+	else if (!rc && (t.state != TASK_PENDING || t.attempt != attempt ||
+			 t.counts.level > tier || !place_of(q, serial, &p)))
+		rc = -ENOENT;
+	if (!rc) {
+		own_claim(q, now, &c);
+		struct lease *l = reserve(q, &t, &c);
+
+		rc = l ? 0 : -EBUSY;
+		if (l) {
+			l->tier = tier;
+			l->by = *by;
+			memcpy(text, l->text, sizeof(text));
+			t.state = TASK_CLAIMED;
+			t.waits = false;
+			index_set(q->index, &t);
+			queue_notify(q);
+		}
+	}
+	pthread_mutex_unlock(&q->lock);
+	if (rc)
+		return rc;
+
+	place_bay(&p, bay);
+	rc = claim_cas(q, bay, t.name, attempt, text, found);
+
+	pthread_mutex_lock(&q->lock);
+	struct lease *l = lease_find(q, serial, attempt);
+	bool orphan = strcmp(c.owner, q->node.owner) != 0;
+	p.entry->bays[p.bay].exists |= rc >= 0;
+	if (rc == 1) {
+		lease_hold(q, l);
+		l->since_boot = l->touched_boot = now.boot_ms;
+		l->phase = orphan ? PHASE_ENDING : PHASE_HELD;
+		t.changed = now.wall_s;
+		index_set(q->index, &t);
+		q->stats.claims++;
+		*grant = (struct grant){ .serial = serial, .attempt = attempt };
+		memcpy(grant->name, t.name, sizeof(grant->name));
+		queue_event(q, "%s@%u claimed by %s[%ld] for %s", t.name, attempt, by->comm,
+			    by->pid, q->conf.tiers[tier].name);
+	} else {
+		lease_drop(q, l);
+		t.state = TASK_PENDING;
+		task_store(q, &t);
+		if (rc == 0) {
+			q->stats.lost_races++;
+			apply_found(q, serial, attempt, found);
+		}
+	}
+	pthread_cond_broadcast(&q->settled);
+	pthread_mutex_unlock(&q->lock);
+	if (rc == 1 && orphan) {
+		/* the verdict fell while the create was on its way: ended, never granted */
+		settle(q, serial, attempt, END_FREED, WHY_RESTART, NULL, now);
+		return -EBUSY;
+	}
+	return rc == 1 ? 0 : rc == 0 ? -EBUSY : rc;
+}
+
+/* Fetch candidates. Alone, from the best one on. Among others, from a random place on: daemons
+ * that begin apart stay apart, since each goes on where it is until it loses a race. */
+static void
+fetch_picks(struct queue *q, int tier)
+{
+	struct picks *p = &q->picks[tier];
+	int least = WINDOW_MIN > 2 * q->living_agents ? WINDOW_MIN : 2 * q->living_agents;
+	uint32_t r = 0;
+
+	if (!q->living)
+		p->window = 1;
+	else if (p->window < least)
+		p->window = least;
+	int max = p->window > FETCH_MIN ? p->window : FETCH_MIN;
+	int64_t *grown = realloc(p->serials, (size_t)max * sizeof(*grown));
+	p->n = p->at = 0;
+	p->epoch = q->pending_epoch;
+	if (!grown)
+		return;
+	p->serials = grown;
+	p->n = index_pick(q->index, tier, q->conf.tiers[tier].elevated_first, grown, max);
+	if (p->window > 1 && p->n > 1 && getrandom(&r, sizeof(r), 0) == sizeof(r))
+		p->at = (int)(r % (uint32_t)(p->n < p->window ? p->n : p->window));
+	p->window = p->window / 2 > least ? p->window / 2 : p->window;
+}
+
+/* The candidate to try, from the tier's order; false when there is none. */
+static bool
+pick(struct queue *q, int tier, struct task *t)
+{
+	struct picks *p = &q->picks[tier];
+
+	if (ready_count(q, tier) <= 0)
+		return false;
+	for (int fetches = 0; fetches < 2;) {
+		if (p->at == p->n || p->epoch != q->pending_epoch) {
+			fetch_picks(q, tier);
+			fetches++;
+		}
+		while (p->at < p->n)
+			if (!index_get(q->index, p->serials[p->at++], t) &&
+			    t->state == TASK_PENDING && !t->waits && t->counts.level <= tier)
+				return true;
+	}
+	return false;
+}
+
+/* Others were faster: see what they took there, and spread further. */
+static void
+lost_race(struct queue *q, int tier, int64_t serial, struct now now)
+{
+	struct picks *p = &q->picks[tier];
+	struct place at;
+
+	pthread_mutex_lock(&q->lock);
+	p->at = p->n = 0;
+	/* fetching halves it, so this doubles it */
+	p->window = p->window * 4 < WINDOW_MAX ? p->window * 4 : WINDOW_MAX;
+	bool there = place_of(q, serial, &at);
+	pthread_mutex_unlock(&q->lock);
+	if (there)
+		bay_merge(q, at.entry, at.bay, now);
+}
+
+int
+queue_next(struct queue *q, int tier, const struct claimer *by, struct now now,
+	   struct grant *grant)
+{
+	for (int i = 0; i < TRIES; i++) {
+		struct task t;
+
+		pthread_mutex_lock(&q->lock);
+		bool gone = q->leaving || !q->joined;
+		bool there = !gone && pick(q, tier, &t);
+		bool probe = there && q->pause_ms;
+		q->probing |= probe; /* after a pause, one attempt tells whether to go on */
+		pthread_mutex_unlock(&q->lock);
+		if (gone)
+			return -ESHUTDOWN;
+		if (!there)
+			return -EAGAIN;
+		int rc = queue_claim(q, t.serial, t.attempt, tier, by, now, grant);
+		if (rc && probe) {
+			pthread_mutex_lock(&q->lock);
+			q->probing = false;
+			pthread_mutex_unlock(&q->lock);
+		}
+		if (rc == -EBUSY)
+			lost_race(q, tier, t.serial, now);
+		else if (rc != -ENOENT)
+			return rc;
+	}
+	return -EAGAIN;
+}
+
+void
+queue_delivered(struct queue *q, int64_t serial, unsigned attempt)
+{
+	pthread_mutex_lock(&q->lock);
+	struct lease *l = lease_find(q, serial, attempt);
+	if (l)
+		l->delivered = true;
+	pthread_mutex_unlock(&q->lock);
+}
+
+/* ---- keeping ---- */
+
+/* The lease that a holder's call means, or why it may not. [under lock] */
+static int
+holder(struct queue *q, int64_t serial, unsigned attempt, struct now now, struct lease **out)
+{
+	struct task t;
+	struct lease *l = lease_find(q, serial, attempt);
+
+	*out = l;
+	if (!l)
+		return index_get(q->index, serial, &t) || attempt > t.attempt ||
+				       (attempt == t.attempt && t.state == TASK_PENDING) ?
+			       -ENOENT :
+			       -ESTALE;
+	switch (l->phase) {
+	case PHASE_FOREIGN:
+		return -EPERM;
+	case PHASE_OVER:
+		return -ESTALE;
+	case PHASE_CLAIMING:
+		return -EBUSY;
+	case PHASE_HELD:
+	case PHASE_ENDING:
+		break;
+	}
+	/* frozen for a while: look what others wrote before any agent is told that it holds */
+	return now.boot_ms - q->last_look > q->conf.steal_after_ms / 2 ? -EINPROGRESS : 0;
+}
+
+int
+queue_touch(struct queue *q, int64_t serial, unsigned attempt, struct now now)
+{
+	struct lease *l;
+
+	pthread_mutex_lock(&q->lock);
+	int rc = holder(q, serial, attempt, now, &l);
+	if (!rc) {
+		l->touched_boot = now.boot_ms;
+		l->touched_wall = now.wall_s;
+	}
+	pthread_mutex_unlock(&q->lock);
+	return rc;
+}
+
+int
+queue_park(struct queue *q, int64_t serial, unsigned attempt, int64_t until, struct now now)
+{
+	struct lease *l;
+
+	pthread_mutex_lock(&q->lock);
+	int rc = holder(q, serial, attempt, now, &l);
+	if (!rc) {
+		l->parked_until = until;
+		l->touched_boot = now.boot_ms;
+		l->touched_wall = now.wall_s;
+	}
+	pthread_mutex_unlock(&q->lock);
+	return rc;
+}
