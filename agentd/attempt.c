@@ -75,6 +75,17 @@ attempt_begin(struct attempt *a, const struct run_info *run, const struct lease_
 }
 
 void
+text_clean(char *text)
+{
+	json_t *good = json_string(text);
+
+	for (char *p = text; !good && *p; p++)
+		if ((unsigned char)*p >= 0x80)
+			*p = '?';
+	json_decref(good);
+}
+
+void
 attempt_words(struct attempt *a)
 {
 	char tail[sizeof(a->words)];
@@ -91,6 +102,7 @@ attempt_words(struct attempt *a)
 	for (char *p = a->words; *p; p++)
 		if ((unsigned char)*p < 0x20 || *p == 0x7f)
 			*p = ' ';
+	text_clean(a->words);
 }
 
 void
@@ -117,9 +129,7 @@ attempt_record(struct attempt *a, const struct lease_claim *c, const struct proc
 		json_object_set_new(r, "signal", json_integer(WTERMSIG(end->status)));
 	if (end->start_errno)
 		json_object_set_new(r, "not_started", json_string(strerror(end->start_errno)));
-	json_t *words = json_string(a->words);
-	if (words) /* output need not be UTF-8 */
-		json_object_set_new(r, "last_output", words);
+	json_object_set_new(r, "last_output", json_string(a->words));
 	snprintf(path, sizeof(path), "%s/attempt.json", a->results);
 	snprintf(tmp, sizeof(tmp), "%s/.attempt.json", a->results);
 	if (json_dump_file(r, tmp, JSON_INDENT(1)) || rename(tmp, path) < 0)

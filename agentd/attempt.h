@@ -31,6 +31,10 @@ void
 attempt_record(struct attempt *a, const struct lease_claim *c, const struct proc_end *end,
 	       const char *tier, int64_t memory, const char *verb);
 
+/* Make text fit for JSON and messages: what is no UTF-8, or cut in a character, becomes '?'. */
+void
+text_clean(char *text);
+
 /* Read the last line of output into a->words. */
 void
 attempt_words(struct attempt *a);

@@ -6,8 +6,10 @@
 #include "super.h"
 
 #include "log.h"
+#include "program.h"
 
 #include <getopt.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,7 +22,8 @@ usage(FILE *f)
 	      "  --tier TIER        the tier whose tasks to take\n"
 	      "  --workspaces DIR   node-local directory for workspaces (default $TMPDIR or /tmp)\n"
 	      "  --quiet            say only what is wrong\n\n"
-	      "Exit status: 0 drained, 99 after SIGTERM, 1 the mount is lost. See raser-agentd(8).\n",
+	      "Exit status: 0 drained, 99 after SIGTERM, 1 the mount is lost,\n"
+	      "2 wrong use or no such COMMAND. See raser-agentd(8).\n",
 	      f);
 }
 
@@ -71,5 +74,19 @@ main(int argc, char **argv)
 		usage(stderr);
 		return 2;
 	}
+	/* the agent runs in a directory of its own: both must mean the same there */
+	static char program[PATH_MAX];
+	static char mnt[PATH_MAX];
+	int rc = program_find(argv[optind], program);
+	if (rc) {
+		log_warnx("%s: %s", argv[optind], strerror(-rc));
+		return 2;
+	}
+	argv[optind] = program;
+	if (!realpath(o.mnt, mnt)) {
+		log_warn("%s", o.mnt);
+		return 1;
+	}
+	o.mnt = mnt;
 	return super_run(&o);
 }

@@ -23,7 +23,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { TREE_MAX = 4096, KILL_PAUSE_MS = 5 };
+enum { KILL_PAUSE_MS = 5 };
 
 /* ---- the tree ---- */
 
@@ -54,23 +54,32 @@ parent_of(pid_t pid)
 static int
 signal_tree(pid_t root, int sig)
 {
-	static struct process all[TREE_MAX]; /* the guard and agentd have one thread each */
+	struct process *all = NULL;
 	size_t n = 0;
+	size_t cap = 0;
 	int hit = 0;
 	DIR *d = opendir("/proc");
 
 	if (!d)
 		return 0;
-	for (const struct dirent *e;
-	     n < TREE_MAX && (e = readdir(d));) {
+	for (const struct dirent *e; (e = readdir(d));) {
 		char *end;
 		long pid = strtol(e->d_name, &end, 10);
 
 		if (*end || pid <= 0 || pid == root)
 			continue;
 		pid_t parent = parent_of((pid_t)pid);
-		if (parent)
-			all[n++] = (struct process){ (pid_t)pid, parent };
+		if (!parent)
+			continue;
+		if (n == cap) {
+			struct process *grown = realloc(all, (cap + 1024) * sizeof(*grown));
+
+			if (!grown)
+				break;
+			all = grown;
+			cap += 1024;
+		}
+		all[n++] = (struct process){ (pid_t)pid, parent };
 	}
 	closedir(d);
 	/* a process belongs to the tree when its ancestors lead to the root */
@@ -90,6 +99,7 @@ signal_tree(pid_t root, int sig)
 		if (sig)
 			kill(all[i].pid, sig);
 	}
+	free(all);
 	return hit;
 }
 

@@ -119,15 +119,15 @@ make_verb(struct super *s, const struct proc_end *end, char *verb, size_t size)
 	int64_t limit = s->run.memory;
 	int code = WIFEXITED(end->status) ? WEXITSTATUS(end->status) : -1;
 
-	if (s->preempted)
-		snprintf(verb, size, "free preempted");
-	else if (end->status == -1)
+	if (end->status == -1)
 		snprintf(verb, size, "free not-its-fault %s: %s", s->o->command[0],
 			 strerror(end->start_errno));
 	else if (code == 0)
-		snprintf(verb, size, "done");
+		snprintf(verb, size, "done"); /* even after a SIGTERM: it finished in its grace */
 	else if (code == EXIT_FINAL)
-		snprintf(verb, size, "failed exit %d: %.120s", code, words);
+		snprintf(verb, size, "failed status %d: %.120s", code, words);
+	else if (s->preempted)
+		snprintf(verb, size, "free preempted");
 	else if (code == EXIT_NOT_ITS_FAULT)
 		snprintf(verb, size, "free not-its-fault %.120s", words);
 	else if (code == EXIT_PREEMPTED)
@@ -136,9 +136,22 @@ make_verb(struct super *s, const struct proc_end *end, char *verb, size_t size)
 		snprintf(verb, size, "retry oom peak %lld MB of %lld MB: %.90s",
 			 (long long)end->peak_rss >> 20, (long long)limit >> 20, words);
 	else if (code >= 0)
-		snprintf(verb, size, "retry exit %d: %.120s", code, words);
+		snprintf(verb, size, "retry exit status %d: %.120s", code, words);
 	else
 		snprintf(verb, size, "retry crash signal %d: %.120s", WTERMSIG(end->status), words);
+	text_clean(verb);
+}
+
+/* Read what has been signalled; true when somebody wants us to leave. */
+static bool
+has_term(struct super *s)
+{
+	struct signalfd_siginfo si;
+	bool term = false;
+
+	while (read(s->signal_fd, &si, sizeof(si)) == sizeof(si))
+		term |= si.ssi_signo != SIGCHLD;
+	return term;
 }
 
 /* Write the end until it is answered, beating meanwhile. True: accepted. */
@@ -146,14 +159,21 @@ static bool
 write_end(struct super *s, const char *verb)
 {
 	int64_t pause = TROUBLE_FIRST_MS;
+	int64_t since = now_ms();
 
 	for (;;) {
 		int rc = claim_verb(&s->claim, verb);
 
 		if (!rc)
 			return true;
+		/* no storage takes so long: the mount is gone, and the claim ends without us */
+		if (now_ms() - since > (s->preempted ? s->run.grace_ms : s->run.steal_after_ms)) {
+			log_warnx("task %s@%u: its end, \"%s\", was never taken: %s", s->claim.name,
+				  s->claim.attempt, verb, strerror(-rc));
+			return false;
+		}
 		if (rc == -ESTALE || rc == -ENOENT || rc == -EPERM) {
-			log_info("task %s@%u: it is another's by now; its result stays in %s",
+			log_info("task %s@%u: this attempt is over already; its result stays in %s",
 				 s->claim.name, s->claim.attempt, s->attempt.results);
 			return false;
 		}
@@ -165,7 +185,9 @@ write_end(struct super *s, const char *verb)
 		log_warnx("task %s@%u: its end is not taken yet (%s); trying again", s->claim.name,
 			  s->claim.attempt, strerror(-rc));
 		claim_touch(&s->claim);
-		poll(NULL, 0, (int)pause);
+		struct pollfd p = { .fd = s->signal_fd, .events = POLLIN };
+		if (poll(&p, 1, (int)pause) > 0 && has_term(s))
+			s->preempted = true;
 		pause = pause < TROUBLE_LAST_MS ? pause * 2 : TROUBLE_LAST_MS;
 	}
 }
@@ -393,11 +415,8 @@ wait_ms(const struct super *s)
 static void
 on_signals(struct super *s)
 {
-	struct signalfd_siginfo si;
-
-	while (read(s->signal_fd, &si, sizeof(si)) == sizeof(si))
-		if (si.ssi_signo != SIGCHLD)
-			dispatch(s, EV_TERM);
+	if (has_term(s))
+		dispatch(s, EV_TERM);
 }
 
 static void

@@ -6,11 +6,17 @@ TAP = tests/tap.c tests/tap.h
 unit_tests = \
 	tests/unit/names.t \
 	tests/unit/chain.t \
+	tests/unit/ingest.t \
+	tests/unit/queue.t \
 	# end of unit tests
 tests_unit_names_t_SOURCES = tests/unit/names.c $(TAP)
 tests_unit_names_t_LDADD = $(QUEUE_LIBS)
 tests_unit_chain_t_SOURCES = tests/unit/chain.c $(TAP)
 tests_unit_chain_t_LDADD = $(QUEUE_LIBS)
+tests_unit_ingest_t_SOURCES = tests/unit/ingest.c $(TAP)
+tests_unit_ingest_t_LDADD = $(QUEUE_LIBS)
+tests_unit_queue_t_SOURCES = tests/unit/queue.c $(TAP)
+tests_unit_queue_t_LDADD = $(QUEUE_LIBS)
 
 # shell tests of the mount
 mount_tests = \
@@ -18,11 +24,30 @@ mount_tests = \
 	tests/mount/0200-claim.t \
 	tests/mount/0300-lease.t \
 	tests/mount/0400-nodes.t \
+	tests/mount/0500-submit.t \
 	tests/mount/0600-tools.t \
 	tests/mount/0700-life.t \
 	tests/mount/0800-race.t \
 	tests/mount/0900-slow.t \
+	tests/mount/1000-agentd.t \
+	tests/mount/1100-run.t \
+	tests/mount/1200-million.t \
 	# end of mount tests
+
+# what distcheck runs (configure --enable-quick-check): that everything needed was shipped
+quick_tests = \
+	tests/mount/0100-tree.t \
+	tests/mount/1100-run.t \
+	# end of quick tests
+
+# what drives the threads of a daemon against each other
+thread_tests = \
+	tests/unit/queue.t \
+	tests/mount/0200-claim.t \
+	tests/mount/0300-lease.t \
+	tests/mount/0400-nodes.t \
+	tests/mount/0500-submit.t \
+	# end of thread tests
 dist_noinst_DATA = tests/lib.sh
 
 # what shell tests cannot do themselves
@@ -46,7 +71,11 @@ check_PROGRAMS = \
 	$(helpers) \
 	# end of check programs
 dist_check_SCRIPTS = $(mount_tests)
+if QUICK
+TESTS = $(unit_tests) $(quick_tests)
+else
 TESTS = $(unit_tests) $(mount_tests)
+endif
 
 if SANITIZED
 AM_TESTS_ENVIRONMENT = RASER_SANITIZED=1; export RASER_SANITIZED;

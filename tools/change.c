@@ -16,7 +16,7 @@
 struct change {
 	const char *from[2], *to;
 	enum task_state states[2]; /* the same, for the library */
-	int (*queue)(struct queue *q, int64_t serial, struct now now);
+	int (*queue)(struct queue *q, int64_t serial, unsigned attempt, struct now now);
 	const char *done; /* "cancelled" */
 };
 
@@ -128,10 +128,13 @@ change_all_by_library(struct queue *q, const struct change *c, long *changed)
 		fclose(f);
 		char *save = NULL;
 		for (char *w = strtok_r(text, "\n", &save); w; w = strtok_r(NULL, "\n", &save)) {
-			int rc = c->queue(q, strtoll(w, NULL, 10), now_read());
+			struct task t;
+			int rc = queue_get(q, strtoll(w, NULL, 10), &t);
 
+			if (!rc)
+				rc = c->queue(q, t.serial, t.attempt, now_read());
 			if (rc)
-				status = complain(1, "task %s: %s", w, strerror(-rc));
+				status = complain(1, "%s: %s", t.name, strerror(-rc));
 			else
 				++*changed;
 		}
@@ -214,7 +217,9 @@ verb_change(int argc, char **argv, const struct change *c)
 			else if (!q)
 				rc = change_on_mount(&t, c, name);
 			else if (!queue_find(q, name, &task))
-				rc = -c->queue(q, task.serial, now_read());
+				rc = task.state != c->states[0] && task.state != c->states[1] ?
+					     EPERM :
+					     -c->queue(q, task.serial, task.attempt, now_read());
 			if (rc)
 				status = complain(1, "%s: %s", argv[i], why_not(c, rc));
 			else

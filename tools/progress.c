@@ -25,9 +25,9 @@ read_status(const struct progress *p)
 }
 
 bool
-progress_begin(struct progress *p, const char *mnt, int agents)
+progress_begin(struct progress *p, const char *mnt)
 {
-	*p = (struct progress){ .mnt = mnt, .agents = agents, .began = now_ms() };
+	*p = (struct progress){ .mnt = mnt, .began = now_ms() };
 	p->first = read_status(p);
 	p->now = json_incref(p->first);
 	if (!p->first) {
@@ -141,7 +141,7 @@ progress_print(const struct progress *p, bool live)
 	double ended = (double)(since_first(p, "ends", "done") + since_first(p, "ends", "failed"));
 	double rate = elapsed > 0.5 ? ended / elapsed : 0;
 	char span[32];
-	char left[32] = "?";
+	char left[32] = "";
 	char tiers[256] = "";
 	size_t n = 0;
 	size_t i;
@@ -157,11 +157,13 @@ progress_print(const struct progress *p, bool live)
 					      number(t, "working", NULL));
 	}
 	bool paused = json_is_true(json_object_get(p->now, "paused"));
-	printf("%s%ld of %ld done, %ld failed, %ld working (%s), %ld waiting; %.0f a minute; %s, "
-	       "about %s left%s%s",
+	printf("%s%ld of %ld done, %ld failed, %ld working (%s), %ld pending; %.0f a minute; %s%s%s%s%s",
 	       live ? "\r\033[K" : "", done, number(p->now, "total", NULL), failed, claimed, tiers,
-	       pending, rate * 60, span, left,
-	       paused ? "; PAUSED: attempts die at once on this node" : "", live ? "" : "\n");
+	       pending, rate * 60, span, *left ? ", about " : "", left,
+	       *left ? " left" : "",
+	       paused ? "; PAUSED: attempts die at once on this node" : "");
+	if (!live)
+		putchar('\n');
 	fflush(stdout);
 }
 
@@ -219,7 +221,7 @@ progress_summary(struct progress *p)
 	       since_first(p, "ends", "freed"), since_first(p, "ends", "failed"));
 	printf("reasons    ");
 	print_reasons(p);
-	printf("stolen     %ld claims were taken from their holders\n", p->stolen);
+	printf("taken away %ld claims: stale, of a dead daemon, or by hand\n", p->stolen);
 	printf("moved up   %ld times a task went to a higher tier\n", p->nmoves);
 	for (long k = 0; k < p->nmoves && k < MOVES_SHOWN; k++)
 		printf("           %.140s\n", p->moves[k]);

@@ -25,7 +25,7 @@ struct progress {
 
 /* False after a message. */
 bool
-progress_begin(struct progress *p, const char *mnt, int agents);
+progress_begin(struct progress *p, const char *mnt);
 void
 progress_read(struct progress *p);
 /* Take over what happened since the last call. */

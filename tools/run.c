@@ -4,6 +4,7 @@
 #include <config.h>
 
 #include "mounting.h"
+#include "program.h"
 #include "progress.h"
 #include "raser.h"
 
@@ -31,6 +32,7 @@ enum {
 struct agent {
 	char tier[TIER_NAME];
 	pid_t pid; /* 0: not running */
+	bool known; /* its tier is one of the run's */
 	bool ended; /* drained, or told to stop */
 	int64_t restart_at, pause_ms;
 };
@@ -82,6 +84,33 @@ parse_agents(struct run *r, const char *text)
 		}
 	}
 	return true;
+}
+
+/* Every tier must be one of the run's; without --agents each of them gets one. */
+static bool
+choose_agents(struct run *r, const struct progress *p)
+{
+	bool all = r->nagents == 0;
+	size_t i;
+	const json_t *t;
+
+	json_array_foreach(json_object_get(p->first, "tiers"), i, t) {
+		const char *name = json_string_value(json_object_get(t, "name"));
+
+		if (all && name) {
+			struct agent *a = &r->agents[r->nagents++];
+
+			*a = (struct agent){ .pause_ms = RESTART_FIRST_MS };
+			snprintf(a->tier, sizeof(a->tier), "%s", name);
+		}
+		for (int k = 0; !all && name && k < r->nagents; k++)
+			r->agents[k].known |= !strcmp(r->agents[k].tier, name);
+	}
+	for (int k = 0; !all && k < r->nagents; k++)
+		if (!r->agents[k].known)
+			return complain(EXIT_USAGE, "raser.ini has no tier %s",
+					r->agents[k].tier) == 0;
+	return r->nagents > 0;
 }
 
 static pid_t
@@ -287,14 +316,15 @@ run_all(struct run *r, const char *mount_dir, char *beside)
 		if (!r->mounted)
 			return 1;
 		if (r->mounting.private_ns)
-			printf("mounted privately; look at /proc/%ld/root%s\n", (long)getpid(),
-			       r->mounting.dir);
+			printf("the queue is mounted for this run only; to look at it meanwhile: "
+			       "ls /proc/%ld/root%s\n", (long)getpid(), r->mounting.dir);
 		else
 			printf("mounted at %s\n", r->mounting.dir);
 		fflush(stdout);
 	}
 	int status = 1;
-	if (progress_begin(&p, r->mounting.dir, r->nagents)) {
+	if (progress_begin(&p, r->mounting.dir) && choose_agents(r, &p)) {
+		p.agents = r->nagents;
 		if (beside) {
 			char *const argv[] = { "/bin/sh", "-c", beside, NULL };
 
@@ -348,9 +378,13 @@ verb_run(int argc, char **argv)
 	if (!r.agents)
 		return complain(1, "out of memory");
 	int status = EXIT_USAGE;
-	if (parse_agents(&r, agents ? agents : "low=1,medium=1,high=1"))
-		status = r.nagents ? run_all(&r, mount_dir, beside) :
-				     complain(EXIT_USAGE, "--agents asks for none");
+	char program[PATH_MAX];
+	int rc = program_find(*r.command, program);
+	if (rc)
+		complain(EXIT_USAGE, "%s: %s", *r.command, strerror(-rc));
+	else if (!agents || parse_agents(&r, agents))
+		status = !agents || r.nagents ? run_all(&r, mount_dir, beside) :
+						complain(EXIT_USAGE, "--agents asks for none");
 	free(r.agents);
 	return status;
 }

@@ -54,7 +54,16 @@ put_file(void *arg, const char *data, size_t len)
 static bool
 is_refusal(const char *line)
 {
-	return !strncmp(line, "rejected", 8) || strstr(line, " exists already with another");
+	return *line == '\t' || strstr(line, "\texists already");
+}
+
+/* The same for people. */
+static void
+print_refusal(const char *line)
+{
+	const char *tab = strchr(line, '\t');
+
+	complain(1, "%.*s%s%s", (int)(tab - line), line, tab > line ? " " : "", tab + 1);
 }
 
 /* Count the lines of a receipt; say what it refuses. True when it refuses something. */
@@ -70,9 +79,9 @@ read_receipt(const char *path, long *taken, long *known)
 	while (f && getline(&line, &cap, f) > 0) {
 		line[strcspn(line, "\n")] = '\0';
 		if (is_refusal(line)) {
-			complain(1, "%s", line);
+			print_refusal(line);
 			refused = true;
-		} else if (strstr(line, " already there") || strstr(line, " twice in this submission")) {
+		} else if (strchr(line, '\t')) {
 			++*known;
 		} else {
 			++*taken;
@@ -124,7 +133,7 @@ print_receipt_tail(const struct submission *s)
 	buf[n > 0 ? n : 0] = '\0';
 	for (char *line = strtok(buf, "\n"); line; line = strtok(NULL, "\n"))
 		if (is_refusal(line))
-			complain(1, "%s", line);
+			print_refusal(line);
 }
 
 static int

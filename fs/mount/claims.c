@@ -12,8 +12,6 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { DRAIN_FRESH_MS = 1000 };
-
 /* The payload behind a grant as a handle shows it: next begins with the lease's name. */
 static int
 load_payload(struct mount *m, int64_t serial, const char *name, unsigned attempt, bool from_next,
@@ -107,14 +105,13 @@ job_next(struct mount *m, struct job *job)
 	claimer_name(&job->by);
 	int rc = queue_next(m->q, job->tier, &job->by, now_read(), &g);
 
-	if (rc == -EAGAIN && !queue_drained(m->q, job->tier, job->since - DRAIN_FRESH_MS)) {
-		int64_t since = now_read().boot_ms;
-
-		if (queue_refresh(m->q, now_read(), 0, 0) > 0 ||
-		    !queue_drained(m->q, job->tier, since))
-			rc = queue_next(m->q, job->tier, &job->by, now_read(), &g);
-	}
-	if (rc == -EAGAIN && queue_drained(m->q, job->tier, job->since - DRAIN_FRESH_MS))
+	/* nothing is left as far as is known: only a complete look that began after the question
+	 * may say so */
+	if (rc == -EAGAIN && queue_drained(m->q, job->tier, 0) &&
+	    !queue_drained(m->q, job->tier, job->since) &&
+	    queue_refresh(m->q, now_read(), 0, 0) > 0)
+		rc = queue_next(m->q, job->tier, &job->by, now_read(), &g);
+	if (rc == -EAGAIN && queue_drained(m->q, job->tier, job->since))
 		rc = -ENODATA;
 	if (rc)
 		job_reply_err(m, job, open_error(rc));
@@ -235,13 +232,13 @@ job_revoke(struct mount *m, struct job *job)
 void
 job_cancel(struct mount *m, struct job *job)
 {
-	job_reply_err(m, job, queue_cancel(m->q, job->serial, now_read()));
+	job_reply_err(m, job, queue_cancel(m->q, job->serial, job->attempt, now_read()));
 }
 
 void
 job_reopen(struct mount *m, struct job *job)
 {
-	job_reply_err(m, job, queue_reopen(m->q, job->serial, now_read()));
+	job_reply_err(m, job, queue_reopen(m->q, job->serial, job->attempt, now_read()));
 }
 
 /* ---- verbs ---- */

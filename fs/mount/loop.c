@@ -42,6 +42,7 @@ struct loop {
 	int64_t due[DUTIES];
 	bool running[DUTIES];
 	bool stop;
+	bool beat_now; /* not at the next time, but at once */
 	int64_t idle_ms; /* pause between two passes for idle agents */
 	bool idle;	 /* agents wait and there is nothing for them */
 	bool reading;	 /* ends are left to read */
@@ -240,11 +241,21 @@ beat(void *arg)
 		until.tv_nsec %= 1000000000;
 		pthread_mutex_lock(&l->lock);
 		int rc = 0;
-		while (!l->stop && rc != ETIMEDOUT)
+		while (!l->stop && !l->beat_now && rc != ETIMEDOUT)
 			rc = pthread_cond_timedwait(&l->stopped, &l->lock, &until);
+		l->beat_now = false;
 	}
 	pthread_mutex_unlock(&l->lock);
 	return NULL;
+}
+
+static void
+beat_soon(struct loop *l)
+{
+	pthread_mutex_lock(&l->lock);
+	l->beat_now = true;
+	pthread_cond_broadcast(&l->stopped);
+	pthread_mutex_unlock(&l->lock);
 }
 
 /* ---- the loop ---- */
@@ -341,6 +352,8 @@ housekeeping(struct loop *l, int64_t now_ms)
 	wait = sooner(wait, park_check(m, now_ms));
 	consider_idle(l, now_ms);
 	duty_at(l, DUTY_TICK, queue_tick_at(m->q));
+	if (queue_wants_beat(m->q))
+		beat_soon(l);
 	wait = sooner(wait, start_duties(l, now_ms));
 	wait = sooner(wait, work_deadlines(m, now_ms));
 	wait = sooner(wait, opendir_answer(m, now_ms, false));

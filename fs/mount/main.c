@@ -87,6 +87,23 @@ usage(FILE *f)
 	      f);
 }
 
+/* Values that would only be missed later. */
+static bool
+good_options(const struct options *o)
+{
+	char *end = NULL;
+
+	if (o->grace && (!(strtod(o->grace, &end) >= 0) || end == o->grace || *end)) {
+		fprintf(stderr, "raserfs: grace=%s: not a number of seconds\n", o->grace);
+		return false;
+	}
+	if (o->tmp && access(o->tmp, W_OK | X_OK) < 0) {
+		fprintf(stderr, "raserfs: tmp=%s: %s\n", o->tmp, strerror(errno));
+		return false;
+	}
+	return true;
+}
+
 /* ---- the mount point ---- */
 
 static bool
@@ -282,6 +299,8 @@ main(int argc, char **argv)
 		rc = 0;
 		goto out;
 	}
+	if (!o.bad && !good_options(&o))
+		goto out;
 	if (o.bad || !o.run || !o.mountpoint) {
 		usage(stderr);
 		goto out;

@@ -26,6 +26,7 @@ struct new_file {
 	int users;	      /* jobs under way and descriptors: keeps it from being freed */
 	bool unlinked, finished;
 	int64_t written; /* bytes so far */
+	int64_t skip;	 /* an append to a receipt begins behind it */
 	int64_t size;	 /* as stat shows it: the text while it is written, then the receipt */
 	int64_t mtime;
 	int64_t expires; /* boot ms; 0 = not yet */
@@ -224,6 +225,7 @@ new_open(struct mount *m, fuse_req_t req, int64_t number, struct fuse_file_info 
 		if (writes && f->finished) {
 			/* the same name again: another submission, whose receipt replaces this */
 			f->finished = false;
+			f->skip = fi->flags & O_APPEND ? f->size : 0;
 			f->written = f->size = 0;
 			submission_free(f->s);
 			f->s = NULL;
@@ -345,7 +347,7 @@ job_new_write(struct mount *m, struct job *job)
 		pthread_mutex_unlock(&m->lock);
 		rc = s ? 0 : -EIO;
 	}
-	if (!rc && job->off != f->written)
+	if (!rc && job->off != f->written + f->skip)
 		rc = err_set(&err, -EINVAL, "written out of order");
 	if (!rc)
 		rc = submission_feed(f->s, job->data, job->size, &err);
@@ -370,7 +372,7 @@ job_new_flush(struct mount *m, struct job *job)
 	struct err err = { 0 };
 	int rc = 0;
 
-	if (f && f->s && !is_staged(f->name))
+	if (f && f->s && !f->unlinked && !is_staged(f->name))
 		rc = submission_commit(f->s, f->submitter, now_read(), &err);
 	if (f)
 		done_with(m, f);

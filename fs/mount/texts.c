@@ -71,9 +71,11 @@ write_status(struct mount *m, FILE *f)
 		fprintf(f, "tier %s: %lld ready, %lld working, %lld waiting\n",
 			m->conf->tiers[i].name, (long long)queue_ready(m->q, i),
 			(long long)s.held[i], (long long)s.waiting[i]);
-	fprintf(f, "this daemon: %lld claims, %lld races lost, %.1f done an hour\n",
-		(long long)s.claims, (long long)s.lost_races,
-		(double)s.ends[END_DONE] * 3600 / uptime(m));
+	fprintf(f, "this daemon: %lld claims, %lld races lost, up %.0f s", (long long)s.claims,
+		(long long)s.lost_races, uptime(m));
+	if (uptime(m) > 60) /* before, a rate would say nothing */
+		fprintf(f, ", %.1f done an hour", (double)s.ends[END_DONE] * 3600 / uptime(m));
+	fputc('\n', f);
 	fprintf(f, "living daemons %zu\n", queue_nodes(m->q, nodes, 256));
 	if (s.paused)
 		fputs("attempts die at once on this node: no claims here for now\n", f);

@@ -68,9 +68,9 @@ queue_claim(struct queue *q, int64_t serial, unsigned attempt, int tier,
 
 	pthread_mutex_lock(&q->lock);
 	q->now = now;
-	if (q->leaving || !q->joined) {
+	if (q->leaving || !q->joined || q->must_beat) {
 		pthread_mutex_unlock(&q->lock);
-		return -ESHUTDOWN;
+		return q->leaving ? -ESHUTDOWN : -EAGAIN;
 	}
 	int rc = index_get(q->index, serial, &t);
 	if (!rc && t.state == TASK_CLAIMED && t.attempt == attempt)
@@ -206,7 +206,7 @@ queue_next(struct queue *q, int tier, const struct claimer *by, struct now now,
 		struct task t;
 
 		pthread_mutex_lock(&q->lock);
-		bool gone = q->leaving || !q->joined;
+		bool gone = q->leaving;
 		bool there = !gone && pick(q, tier, &t);
 		bool probe = there && q->pause_ms;
 		q->probing |= probe; /* after a pause, one attempt tells whether to go on */

@@ -97,7 +97,7 @@ store(const struct key *key, void *base, const char *value)
 		double v = strtod(value, &end);
 
 		if (end == value || *end || !(v * 1000 >= (double)key->least) || v > 1e9)
-			return "a number of seconds";
+			return key->least ? "a number of seconds, at least 0.6" : "a number of seconds";
 		*(int64_t *)field = (int64_t)llround(v * 1000);
 		return NULL;
 	}
@@ -200,6 +200,20 @@ handle(void *user, const char *section, const char *name, const char *value)
 	return expected ? bad(p, "%s must be %s", name, expected) : 1;
 }
 
+/* A [tier NAME] without a key never reaches handle(); leaving it out in silence would be wrong. */
+static bool
+lost_tier(const struct conf *conf, const char *text, struct err *err)
+{
+	char name[TIER_NAME];
+
+	for (const char *p = text; p; p = strchr(p, '\n'), p = p ? p + 1 : NULL)
+		if (sscanf(p, " [tier %31[^]\n]]", name) == 1 && conf_tier(conf, name) < 0) {
+			err_set(err, -EINVAL, "raser.ini: [tier %s] has no keys", name);
+			return true;
+		}
+	return false;
+}
+
 int
 conf_parse(struct conf *conf, const char *text, struct err *err)
 {
@@ -211,9 +225,11 @@ conf_parse(struct conf *conf, const char *text, struct err *err)
 	int line = ini_parse_string(text, handle, &p);
 	if (line > 0)
 		return err_set(err, -EINVAL, "raser.ini line %d: %s", line,
-			       p.why.text[0] ? p.why.text : "not key = value");
+			       p.why.text[0] ? p.why.text : "not key = value, or too long");
 	if (line < 0)
 		return err_set(err, -ENOMEM, "raser.ini: out of memory");
+	if (lost_tier(conf, text, err))
+		return -EINVAL;
 	if (!conf->ntiers)
 		return err_set(err, -EINVAL, "raser.ini: it names no [tier NAME]");
 	if (conf->tiers[conf->ntiers - 1].failures != FAILURES_ALL)

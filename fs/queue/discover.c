@@ -45,6 +45,8 @@ lose(struct queue *q, struct lease *l, const struct task *t, const char *by, con
 	log_info("task %s@%u: our claim was ended by %s (%s)", t->name, l->attempt, by, why);
 	lease_over(q, l, 0);
 	l->text[0] = '\0';
+	/* or one wrong verdict would burn attempt after attempt */
+	q->must_beat = true;
 }
 
 bool
@@ -89,6 +91,8 @@ apply_fold(struct queue *q, int64_t serial, unsigned link, bool is_end, const st
 	t.state = f->state;
 	t.attempt = f->attempt;
 	t.counts = f->counts;
+	if (t.counts.level >= q->conf.ntiers) /* raser.ini has lost a tier */
+		t.counts.level = q->conf.ntiers - 1;
 	t.reason = f->reason;
 	if (f->time)
 		t.changed = f->time;

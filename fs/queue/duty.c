@@ -34,7 +34,7 @@ wait_add(struct queue *q, struct task *t, int64_t ms, bool growing, struct now n
 		w = &q->waits[q->nwaits++];
 		*w = (struct wait){ .serial = t->serial };
 	}
-	int times = growing && w->times < DOUBLINGS ? w->times : 0;
+	int times = !growing ? 0 : w->times < DOUBLINGS ? w->times : DOUBLINGS;
 	w->due_boot = now.boot_ms + (ms << times);
 	w->due_pending = true;
 	w->times += growing;
@@ -109,6 +109,7 @@ be_reborn(struct queue *q, struct now now)
 	q->node = fresh;
 	q->joined = true;
 	q->last_beat = now.boot_ms;
+	q->must_beat = false;
 	queue_notify(q);
 	pthread_mutex_unlock(&q->lock);
 	log_info("this daemon is now %s", fresh.owner);
@@ -148,6 +149,8 @@ queue_beat(struct queue *q, struct now now)
 	pthread_mutex_lock(&q->lock);
 	if (!rc) {
 		q->last_beat = now.boot_ms;
+		q->must_beat = false;
+		queue_notify(q);
 		q->self.beat = q->node.second;
 		node_parse(q->node.text, &q->self.info);
 	} else {
@@ -553,7 +556,17 @@ queue_excuse(struct queue *q, struct now now)
 {
 	pthread_mutex_lock(&q->lock);
 	lease_each(q, on_excuse, &now);
+	q->must_beat = q->joined;
 	pthread_mutex_unlock(&q->lock);
+}
+
+bool
+queue_wants_beat(struct queue *q)
+{
+	pthread_mutex_lock(&q->lock);
+	bool wants = q->must_beat;
+	pthread_mutex_unlock(&q->lock);
+	return wants;
 }
 
 void

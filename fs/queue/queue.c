@@ -290,7 +290,7 @@ queue_woken(struct queue *q)
 int64_t
 ready_count(struct queue *q, int tier)
 {
-	if (q->leaving || !q->joined || q->pause_until || q->probing)
+	if (q->leaving || !q->joined || q->must_beat || q->pause_until || q->probing)
 		return 0;
 	return index_count(q->index, TASK_PENDING, tier) - index_waiting(q->index, tier);
 }

@@ -167,13 +167,13 @@ queue_closed(struct queue *q, int64_t serial, unsigned attempt, bool bound, stru
 /* An admin's hand on anybody's claim: freed (revoked). */
 int
 queue_revoke(struct queue *q, int64_t serial, unsigned attempt, struct now now);
-/* Cancel a task, pending or claimed. 0 also when it is cancelled; -EPERM when it is done or
- * failed. */
+/* Cancel a task, pending or claimed. attempt: the one that was seen, 0 = whichever it is; when
+ * it is over, -ESTALE. 0 also when it is cancelled; -EPERM when it is done or failed. */
 int
-queue_cancel(struct queue *q, int64_t serial, struct now now);
-/* Make a failed or cancelled task pending again with its counters zeroed. */
+queue_cancel(struct queue *q, int64_t serial, unsigned attempt, struct now now);
+/* Make a failed or cancelled task pending again with its counters zeroed. attempt as above. */
 int
-queue_reopen(struct queue *q, int64_t serial, struct now now);
+queue_reopen(struct queue *q, int64_t serial, unsigned attempt, struct now now);
 
 /* Unlink the beat of an owner: it loses its claims. -ENOENT when there is none. */
 int
@@ -226,6 +226,11 @@ submission_receipt(const struct submission *s, char *buf, size_t size, int64_t o
 /* Beat once. The caller does so every conf_beat_ms() from a thread that does nothing else. */
 int
 queue_beat(struct queue *q, struct now now);
+
+/* A beat must come before this daemon claims again: a claim of its own was found lost, or it
+ * stood still. [memory] */
+bool
+queue_wants_beat(struct queue *q);
 
 /* Freshly read what others wrote to the chains of one's own claims: at every beat, and after a
  * gap of more than half of steal_after. */

@@ -103,6 +103,7 @@ struct queue {
 	uint64_t seq;
 	int64_t last_beat;   /* boot ms of the last good beat */
 	int64_t last_look;   /* boot ms at which the last good look at our chains began */
+	bool must_beat;	     /* no claims before the next good beat */
 	bool beat_troubled;  /* since the last watch round */
 
 	pthread_mutex_t watch_lock; /* guards watch */

@@ -252,8 +252,9 @@ settle(struct queue *q, int64_t serial, unsigned attempt, enum outcome outcome,
 		if (!index_get(q->index, serial, &t) && t.state == TASK_CLAIMED &&
 		    t.attempt == attempt)
 			record_end(q, &t, attempt, &e, note, now);
-		bool told = reason == WHY_EXIT || reason == WHY_OOM || outcome == END_DONE ||
-			    outcome == END_FAILED;
+		/* what somebody reports with evidence; a descriptor that closes tells of no node */
+		bool told = outcome == END_DONE || outcome == END_FAILED ||
+			    (outcome == END_RETRY && note && *note);
 		if (told)
 			breaker_note(q, outcome == END_RETRY, held_ms, now);
 	} else if (rc == 0) {
@@ -442,9 +443,13 @@ queue_revoke(struct queue *q, int64_t serial, unsigned attempt, struct now now)
 	if (!rc && l->phase == PHASE_OVER && !l->text[0])
 		rc = -ESTALE;
 	pthread_mutex_unlock(&q->lock);
-	if (!rc)
-		rc = end_foreign(q, serial, attempt, END_FREED, WHY_REVOKED, now);
-	return rc < 0 ? rc : 0;
+	if (rc)
+		return rc;
+	rc = end_foreign(q, serial, attempt, END_FREED, WHY_REVOKED, now);
+	if (rc)
+		return rc < 0 ? rc : 0;
+	/* another end was faster: the same one is success, any other is over */
+	return !queue_get(q, serial, &t) && t.reason == WHY_REVOKED ? 0 : -ESTALE;
 }
 
 /* ---- cancelling and reopening ---- */
@@ -496,7 +501,7 @@ verb_link(struct queue *q, const struct task *t, unsigned attempt, enum claim_ve
 }
 
 int
-queue_cancel(struct queue *q, int64_t serial, struct now now)
+queue_cancel(struct queue *q, int64_t serial, unsigned attempt, struct now now)
 {
 	for (int i = 0; i < CANCEL_TRIES; i++) {
 		struct task t;
@@ -504,6 +509,9 @@ queue_cancel(struct queue *q, int64_t serial, struct now now)
 
 		if (rc)
 			return rc;
+		/* whoever saw an older attempt must not cancel its successor */
+		if (!i && attempt && attempt != t.attempt && t.state != TASK_CANCELLED)
+			return -ESTALE;
 		switch (t.state) {
 		case TASK_PENDING:
 			rc = verb_link(q, &t, t.attempt, CLAIM_CANCELLED, now);
@@ -527,13 +535,15 @@ queue_cancel(struct queue *q, int64_t serial, struct now now)
 }
 
 int
-queue_reopen(struct queue *q, int64_t serial, struct now now)
+queue_reopen(struct queue *q, int64_t serial, unsigned attempt, struct now now)
 {
 	struct task t;
 	int rc = queue_get(q, serial, &t);
 
 	if (rc)
 		return rc;
+	if (attempt && attempt != t.attempt && t.state != TASK_PENDING)
+		return -ESTALE;
 	if (t.state == TASK_PENDING)
 		return 0; /* somebody reopened it already */
 	if (t.state != TASK_FAILED && t.state != TASK_CANCELLED)

@@ -1,5 +1,8 @@
 /*
  * submit.c - one submission: text in, a published batch and a receipt out, all or nothing.
+ *
+ * A receipt has a line for each task: its name, and behind a tab what was special about it. A line
+ * that begins with a tab speaks of the whole. Names have no tabs, so programs can tell.
  */
 #include <config.h>
 
@@ -33,7 +36,7 @@ on_taken(void *arg, const char *name, bool fresh)
 	if (fresh)
 		return 0;
 	s->totals.duplicates++;
-	return fprintf(s->receipt, "%s twice in this submission, taken once\n", name) < 0 ? -EIO : 0;
+	return fprintf(s->receipt, "%s\ttwice in this submission, taken once\n", name) < 0 ? -EIO : 0;
 }
 
 static FILE *
@@ -92,7 +95,10 @@ static int
 reject(struct submission *s, int code, const struct err *err)
 {
 	if (!s->rejected)
-		fprintf(s->receipt, "rejected, nothing of it was taken: %s\n", err->text);
+		fprintf(s->receipt, "\trejected, %s: %s\n",
+			s->totals.batches ? "but what an earlier close took stays" :
+					    "nothing of it was taken",
+			err->text);
 	s->rejected = true;
 	fflush(s->receipt);
 	return code;
@@ -126,11 +132,11 @@ on_known(void *arg, const char *name, const void *body, size_t size)
 	bool same = old_size == size && (!size || !memcmp(old, body, size));
 	free(old);
 	if (!same) {
-		fprintf(s->receipt, "%s exists already with another payload\n", name);
+		fprintf(s->receipt, "%s\texists already with another payload\n", name);
 		return -EEXIST;
 	}
 	s->totals.duplicates++;
-	return fprintf(s->receipt, "%s already there\n", name) < 0 ? -EIO : 1;
+	return fprintf(s->receipt, "%s\talready there\n", name) < 0 ? -EIO : 1;
 }
 
 static int

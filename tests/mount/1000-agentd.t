@@ -79,7 +79,9 @@ is "$(jq -r .signal "$results"/signal@1.*/attempt.json)" 11 "and the signal in t
 # ---- a command that is not there is the node's fault ----
 
 one nocmd
-"$agentd" --tier low "$M" -- /no/such/program 2>>"$scratch/agentd.log" &
+printf '#!/no/such/interpreter\n' >"$scratch/nocmd"
+chmod +x "$scratch/nocmd"
+"$agentd" --tier low "$M" -- "$scratch/nocmd" 2>>"$scratch/agentd.log" &
 extra_pids+=($!)
 ok "a command that cannot be started is tried again" wait_until 20 has_attempt nocmd 3
 is "$(xattr "$M/tasks/nocmd" failures)" 0 "and counts nothing"
@@ -92,7 +94,7 @@ ok "cancelled" mv "$M/pending/nocmd" "$M/cancelled/nocmd"
 
 one polite
 # shellcheck disable=SC2016
-start_agent low 'trap "echo saved; exit 0" TERM; touch "$RASER_RESULTS/up"; while :; do sleep 0.05; done'
+start_agent low 'trap "echo saved; exit 99" TERM; touch "$RASER_RESULTS/up"; while :; do sleep 0.05; done'
 ok "it works" wait_until 10 eval 'ls "$results"/polite@1.*/out/up'
 kill -TERM "$agent"
 wait "$agent"
@@ -161,6 +163,15 @@ like "$("$agentd" --tier nosuch "$M" -- true 2>&1)" "no mount of raserfs with a 
 like "$("$agentd" --tier low "$scratch" -- true 2>&1)" "no mount of raserfs" "no mount"
 "$agentd" "$M" >/dev/null 2>&1
 is $? 2 "no command: usage"
+like "$("$agentd" --tier low "$M" -- ./no-such-agent 2>&1)" "./no-such-agent: No such file" "no such command"
+one relative
+printf '#!/bin/sh\ncat >/dev/null; touch "$RASER_LEASE" && echo "$0"\n' >"$scratch/here"
+chmod +x "$scratch/here"
+(cd "$scratch" && "$agentd" --tier low m -- ./here 2>>agentd.log)
+is "$(state relative)" "done 0 " "a relative command and a relative mount mean the same to the agent"
+one bytes
+run_agent low 'printf "\\377\\376 odd\\n"; exit 65'
+is "$(jq -r .last_output "$results"/bytes@1.*/attempt.json)" "?? odd" "output that is no text has a record"
 
 unmount m
 plan

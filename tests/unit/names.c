@@ -89,6 +89,7 @@ configuration(void)
 		{ "[tiers]\nx = 1\n", "no section [tiers]" },
 		{ "[run]\nsteal_after = 3\n", "names no [tier NAME]" },
 		{ "[tier a/b]\nmemory = 1G\n", "not a tier's name" },
+		{ "[tier a]\n[tier b]\nmemory = 1G\n", "[tier a] has no keys" },
 		{ "[tier a]\nfailures = 3\n", "must have failures = all" },
 		{ "[tier a]\nmemory = lots\n", "line 2: memory must be a size" },
 		{ "hello\n", "line 1" },

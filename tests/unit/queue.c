@@ -1,0 +1,345 @@
+/*
+ * queue.c - the queue's rules, with time as an argument: order, tiers, limits, delays, pauses,
+ * stale claims, and several daemons on one run directory.
+ */
+#include <config.h>
+
+#include "clock.h"
+#include "queue.h"
+#include "tap.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const struct claimer by = { .comm = "test" };
+static struct now now;
+
+static void
+pass(int64_t ms)
+{
+	now.boot_ms += ms;
+	now.wall_s += ms / 1000;
+}
+
+/* A new run with the default raser.ini and these tasks, submitted as one text. */
+static void
+new_run(char path[300], const char *name, const char *tasks)
+{
+	const struct queue_options o = { 0 };
+	struct err e = { 0 };
+
+	snprintf(path, 300, "%s/%s", scratch_dir(), name);
+	int rc = queue_init(path, &e);
+	struct queue *q = rc ? NULL : queue_open(path, &o, now, &e);
+	struct submission *s = q ? submission_new(q, NULL, &e) : NULL;
+	if (!s || submission_feed(s, tasks, strlen(tasks), &e) ||
+	    submission_finish(s, "test", now, &e)) {
+		printf("Bail out! %s\n", e.text);
+		exit(1);
+	}
+	submission_free(s);
+	queue_close(q, now);
+}
+
+static struct queue *
+join(const char *path)
+{
+	const struct queue_options o = { .join = true };
+	struct err e = { 0 };
+	struct queue *q = queue_open(path, &o, now, &e);
+
+	if (!q) {
+		printf("Bail out! %s\n", e.text);
+		exit(1);
+	}
+	return q;
+}
+
+/* What a tier is given next, as "T@k"; "" for nothing. */
+static const char *
+next(struct queue *q, int tier, struct grant *g)
+{
+	static char name[NAME_LIMIT + 16];
+
+	name[0] = '\0';
+	if (!queue_next(q, tier, &by, now, g))
+		snprintf(name, sizeof(name), "%s@%u", g->name, g->attempt);
+	return name;
+}
+
+static int
+end(struct queue *q, const struct grant *g, enum outcome outcome, enum reason why)
+{
+	return queue_end(q, g->serial, g->attempt, outcome, why, NULL, now);
+}
+
+static void
+order(void)
+{
+	char path[300];
+	struct grant g;
+
+	new_run(path, "order",
+		"{\"id\":\"a\"}\n{\"id\":\"b\",\"expected\":10}\n{\"id\":\"c\",\"priority\":1}\n"
+		"{\"id\":\"d\",\"expected\":20}\n{\"id\":\"e\",\"tier\":\"high\"}\n"
+		"{\"id\":\"f\",\"memory\":\"1500M\"}\n{\"id\":\"g\",\"priority\":-1}\n");
+	struct queue *q = join(path);
+	ok(!strcmp(next(q, 0, &g), "c@1"), "priority comes first");
+	ok(!strcmp(next(q, 0, &g), "d@1"), "then the longest expected");
+	ok(!strcmp(next(q, 0, &g), "b@1"), "then the shorter one");
+	ok(!strcmp(next(q, 0, &g), "a@1"), "then submission");
+	end(q, &g, END_RETRY, WHY_CRASH);
+	ok(!strcmp(next(q, 0, &g), "g@1"), "low takes no task that failed, nor one that needs more");
+	ok(!*next(q, 0, &g), "and then has nothing");
+	ok(queue_next(q, 0, &by, now, &g) == -EAGAIN, "which is no error");
+	ok(!queue_drained(q, 0, 0), "low is not drained: what others hold may come back to it");
+	ok(!strcmp(next(q, 2, &g), "a@2"), "high prefers what lower tiers may not take");
+	ok(!strcmp(next(q, 1, &g), "f@1"), "medium takes what needs its memory");
+	ok(!strcmp(next(q, 2, &g), "e@1"), "high takes what names it");
+	queue_close(q, now);
+}
+
+static void
+limits(void)
+{
+	char path[300];
+	struct grant g;
+	struct task t;
+
+	new_run(path, "limits", "{\"id\":\"t\",\"max_failures\":2}\n{\"id\":\"u\"}\n");
+	struct queue *q = join(path);
+	next(q, 2, &g);
+	end(q, &g, END_RETRY, WHY_EXIT);
+	ok(!queue_find(q, "t", &t) && t.state == TASK_PENDING && t.attempt == 2 &&
+		   t.counts.failures == 1 && t.counts.level == 1,
+	   "a failure moves it up");
+	next(q, 2, &g);
+	end(q, &g, END_FREED, WHY_PREEMPTED);
+	ok(!queue_find(q, "t", &t) && t.attempt == 3 && t.counts.failures == 1,
+	   "a preemption counts nothing");
+	next(q, 2, &g);
+	end(q, &g, END_RETRY, WHY_EXIT);
+	ok(!queue_find(q, "t", &t) && t.state == TASK_FAILED && t.attempt == 3,
+	   "its own max_failures is its end");
+	ok(end(q, &g, END_RETRY, WHY_EXIT) == 0, "the same again stands already");
+	ok(end(q, &g, END_DONE, WHY_NONE) == -ESTALE, "another end does not");
+	ok(queue_reopen(q, t.serial, 3, now) == 0 && !queue_find(q, "t", &t) &&
+		   t.state == TASK_PENDING && t.attempt == 5 && t.counts.failures == 0 &&
+		   t.counts.level == 1,
+	   "reopening zeroes the counters and keeps the tier");
+	ok(queue_reopen(q, t.serial, 3, now) == 0, "reopening twice is success");
+	ok(queue_cancel(q, t.serial, 3, now) == -ESTALE, "an older number cancels nothing");
+	ok(queue_cancel(q, t.serial, 5, now) == 0 && queue_cancel(q, t.serial, 5, now) == 0 &&
+		   !queue_find(q, "t", &t) && t.state == TASK_CANCELLED,
+	   "so is cancelling");
+	next(q, 0, &g);
+	end(q, &g, END_DONE, WHY_NONE);
+	ok(queue_cancel(q, g.serial, 0, now) == -EPERM && queue_reopen(q, g.serial, 0, now) == -EPERM,
+	   "done stays done");
+	queue_refresh(q, now, 0, 0);
+	ok(queue_drained(q, 2, now.boot_ms), "and everything is drained");
+
+	/* what another daemon reads is the same */
+	struct queue *r = join(path);
+	queue_refresh(r, now, 0, 0);
+	ok(!queue_find(r, "t", &t) && t.state == TASK_CANCELLED && !queue_find(r, "u", &t) &&
+		   t.state == TASK_DONE,
+	   "another daemon folds the same");
+	queue_close(r, now);
+	queue_close(q, now);
+}
+
+static void
+delays(void)
+{
+	char path[300];
+	struct grant g;
+
+	new_run(path, "delays", "{\"id\":\"t\"}\n");
+	struct queue *q = join(path);
+	next(q, 0, &g);
+	end(q, &g, END_FREED, WHY_NOT_ITS_FAULT);
+	ok(!*next(q, 0, &g) && queue_ready(q, 0) == 0, "not its fault: it waits");
+	pass(queue_conf(q)->retry_delay_ms - 1);
+	queue_tick(q, now);
+	ok(!*next(q, 0, &g), "for retry_delay");
+	pass(1);
+	ok(queue_tick_at(q) <= now.boot_ms, "the tick knows when that is over");
+	queue_tick(q, now);
+	ok(!strcmp(next(q, 0, &g), "t@2"), "and is offered again");
+	end(q, &g, END_FREED, WHY_NOT_ITS_FAULT);
+	pass(queue_conf(q)->retry_delay_ms);
+	queue_tick(q, now);
+	ok(!*next(q, 0, &g), "the second time it waits longer");
+	pass(queue_conf(q)->retry_delay_ms);
+	queue_tick(q, now);
+	ok(!strcmp(next(q, 0, &g), "t@3"), "twice as long");
+	queue_close(q, now);
+}
+
+static void
+pauses(void)
+{
+	char path[300];
+	struct grant g;
+	char tasks[4000] = "";
+	size_t n = 0;
+	struct queue_stats st;
+
+	for (int i = 0; i < 20; i++)
+		n += (size_t)snprintf(tasks + n, sizeof(tasks) - n, "{\"id\":\"t%02d\"}\n", i);
+	new_run(path, "pauses", tasks);
+	struct queue *q = join(path);
+	for (int i = 0; i < 8; i++) {
+		next(q, 0, &g);
+		queue_end(q, g.serial, g.attempt, END_RETRY, WHY_EXIT, "status 1", now);
+	}
+	queue_stats(q, &st);
+	ok(st.paused && queue_ready(q, 0) == 0 && !*next(q, 0, &g),
+	   "a node where eight attempts in a row died at once stops claiming");
+	pass(1000);
+	queue_tick(q, now);
+	ok(*next(q, 0, &g) != '\0', "and tries one after a pause");
+	struct grant probe = g;
+	ok(!*next(q, 0, &g), "only one");
+	queue_end(q, probe.serial, probe.attempt, END_RETRY, WHY_EXIT, "status 1", now);
+	pass(1000);
+	queue_tick(q, now);
+	ok(!*next(q, 0, &g), "the next pause is longer");
+	pass(1000);
+	queue_tick(q, now);
+	ok(*next(q, 0, &g) != '\0', "twice as long");
+	end(q, &g, END_DONE, WHY_NONE);
+	ok(*next(q, 0, &g) != '\0' && *next(q, 0, &g) != '\0', "one that lives ends it");
+	queue_close(q, now);
+}
+
+static void
+keeping(void)
+{
+	char path[300];
+	struct grant g;
+	struct lease_info l;
+	struct task t;
+
+	new_run(path, "keeping", "{\"id\":\"t\"}\n");
+	struct queue *q = join(path);
+	int64_t steal = queue_conf(q)->steal_after_ms;
+	next(q, 0, &g);
+	pass(steal / 2 - 1);
+	ok(queue_touch(q, g.serial, g.attempt, now) == 0, "a heartbeat");
+	pass(2);
+	ok(queue_touch(q, g.serial, g.attempt, now) == -EINPROGRESS,
+	   "a daemon that stood still looks at its chains before it answers");
+	ok(queue_look(q, now) == 0 && queue_touch(q, g.serial, g.attempt, now) == 0,
+	   "and then does");
+	pass(steal - 1);
+	queue_tick(q, now);
+	ok(!queue_lease(q, g.serial, g.attempt, &l), "a claim lasts for steal_after");
+	pass(1);
+	queue_tick(q, now);
+	ok(!queue_find(q, "t", &t) && t.state == TASK_PENDING && t.attempt == 2 &&
+		   t.counts.losses == 1 && t.counts.failures == 0 && t.reason == WHY_STALE,
+	   "and is lost without a heartbeat");
+	ok(queue_touch(q, g.serial, g.attempt, now) == -ESTALE &&
+		   end(q, &g, END_DONE, WHY_NONE) == -ESTALE,
+	   "its holder is told");
+	next(q, 0, &g);
+	queue_excuse(q, now);
+	pass(steal);
+	queue_excuse(q, now);
+	queue_tick(q, now);
+	ok(!queue_lease(q, g.serial, g.attempt, &l), "time that was not served judges no agent");
+	queue_closed(q, g.serial, g.attempt, true, now);
+	ok(!queue_find(q, "t", &t) && t.attempt == 3 && t.reason == WHY_UNDELIVERED &&
+		   t.counts.failures == 0,
+	   "closed without having read: freed");
+	ok(!*next(q, 0, &g) && queue_wants_beat(q), "after standing still it beats before it claims");
+	queue_beat(q, now);
+	next(q, 0, &g);
+	queue_delivered(q, g.serial, g.attempt);
+	queue_closed(q, g.serial, g.attempt, false, now);
+	ok(queue_is_held(q, g.serial, g.attempt), "a claim that is not bound outlives its descriptor");
+	queue_closed(q, g.serial, g.attempt, true, now);
+	ok(!queue_find(q, "t", &t) && t.attempt == 4 && t.reason == WHY_CRASH &&
+		   t.counts.failures == 1,
+	   "a bound one does not: a crash");
+	queue_close(q, now);
+}
+
+static void
+two_daemons(void)
+{
+	char path[300];
+	struct grant g;
+	struct grant h;
+	struct task t;
+	const int waiting[TIERS_MAX] = { [1] = 1 };
+
+	new_run(path, "two", "{\"id\":\"t\"}\n");
+	struct queue *a = join(path);
+	struct queue *b = join(path);
+	ok(!strcmp(next(a, 0, &g), "t@1"), "one daemon claims");
+	ok(queue_claim(b, g.serial, 1, 0, &by, now, &h) == -EBUSY, "the other is told so");
+	ok(end(b, &g, END_DONE, WHY_NONE) == -EPERM && queue_touch(b, g.serial, 1, now) == -EPERM,
+	   "and may not end it, nor beat for it");
+	ok(queue_revoke(b, g.serial, 1, now) == 0, "but anybody may revoke");
+	ok(!strcmp(next(b, 0, &h), "t@2"), "and take it then");
+	ok(end(a, &g, END_DONE, WHY_NONE) == -ESTALE, "the holder before learns it by its end");
+	ok(end(b, &h, END_FREED, WHY_RELEASED) == 0, "given back");
+
+	/* after a crash the next attempt prefers another node that has agents for it */
+	queue_idle(b, waiting);
+	queue_beat(b, now);
+	queue_watch(a, now);
+	queue_refresh(a, now, 0, 0);
+	ok(!strcmp(next(a, 0, &g), "t@3"), "taken again");
+	end(a, &g, END_RETRY, WHY_CRASH);
+	ok(!*next(a, 1, &g), "the node of the crash lets another one try");
+	queue_refresh(b, now, 0, 0);
+	ok(!strcmp(next(b, 1, &h), "t@4"), "which does at once");
+	end(b, &h, END_FREED, WHY_RELEASED);
+	queue_refresh(a, now, 0, 0);
+	ok(!queue_find(a, "t", &t) && t.attempt == 5, "the first one sees it");
+
+	/* claims that are deleted from the run directory */
+	ok(!strcmp(next(a, 1, &g), "t@5"), "taken once more");
+	char command[600];
+	snprintf(command, sizeof(command), "rm %s/chain/*/t@5.claim", path);
+	if (system(command) != 0) /* NOLINT(cert-env33-c): a test's own path */
+		ok(false, "%s", command);
+	ok(queue_look(a, now) == 0 && queue_touch(a, g.serial, 5, now) == -ESTALE,
+	   "a claim deleted by hand: its holder finds out at the next look");
+	queue_refresh(b, now, 0, 0);
+	ok(!strcmp(next(b, 1, &h), "t@5"), "and another may make it again");
+	ok(end(a, &g, END_DONE, WHY_NONE) == -ESTALE, "one of them ends it");
+	ok(end(b, &h, END_DONE, WHY_NONE) == 0, "the one whose claim stands");
+
+	/* evicted: all claims are lost, and the daemon lives on under another name */
+	char old[OWNER_TEXT];
+	char reborn[OWNER_TEXT];
+	queue_owner(a, old);
+	ok(queue_evict(b, old) == 0 && queue_evict(b, old) == -ENOENT, "a daemon is evicted, once");
+	queue_beat(a, now);
+	queue_owner(a, reborn);
+	ok(strcmp(old, reborn) != 0, "its next beat draws a new name");
+	queue_close(a, now);
+	queue_close(b, now);
+}
+
+int
+main(void)
+{
+	log_init("queue.t", LOG_NOTHING);
+	now = now_read();
+	order();
+	limits();
+	delays();
+	pauses();
+	keeping();
+	two_daemons();
+	return done_testing();
+}
