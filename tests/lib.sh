@@ -86,6 +86,12 @@ skip() { # skip N WHY: N assertions that cannot be made here
 }
 
 plan() {
+	local name
+	if [ -n "${RASER_SANITIZED-}" ]; then # what daemons that end from here on have to say as well
+		for name in "${!daemon[@]}"; do unmount "$name"; done
+		is "$(cat "$scratch"/*.log | grep -E -A 12 'Sanitizer|runtime error:' | head -n 40)" "" \
+			"no sanitizer has anything to say"
+	fi
 	echo "1..$ntests"
 	finished=1
 	[ "$nfailed" = 0 ]
@@ -307,7 +313,7 @@ background_pid() {
 	local owner pid run
 	run=$("$@" readlink "$M/results")
 	owner=$("$@" cat "$M/status" | awk '/^owner/ { print $2 }')
-	pid=$(awk '/^pid/ { print $2 }' "${run%/*}/nodes/$owner")
+	pid=$(awk '$1 == "pid" { print $2 }' "${run%/*}/nodes/$owner")
 	is_pid "$pid" && [ "$(cat "/proc/$pid/comm")" = raserfs ] && echo "$pid"
 }
 

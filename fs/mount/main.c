@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <math.h>
 #include <signal.h>
 #include <stddef.h>
@@ -16,6 +17,7 @@
 #include <sys/eventfd.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -112,17 +114,39 @@ is_dev_fd(const char *mountpoint)
 	return !strncmp(mountpoint, "/dev/fd/", 8);
 }
 
+/* A living mount of ours, by a file that no other file system has. */
+static bool
+is_raserfs(const char *mountpoint)
+{
+	char path[PATH_MAX + 32];
+	struct stat st;
+
+	snprintf(path, sizeof(path), "%s/status.json", mountpoint);
+	if (lstat(path, &st) < 0)
+		return false;
+	snprintf(path, sizeof(path), "%s/queue", mountpoint);
+	return lstat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
 /* A daemon that died leaves a mount that answers ENOTCONN to everything: take it away. */
 static int
 heal(const char *mountpoint)
 {
+	struct statfs fs;
 	struct stat st;
 
-	if (stat(mountpoint, &st) == 0) {
-		if (S_ISDIR(st.st_mode))
-			return 0;
-		fprintf(stderr, "raserfs: %s: not a directory\n", mountpoint);
-		return -1;
+	/* not stat(2): the kernel would answer that for a dead mount from its cache */
+	if (statfs(mountpoint, &fs) == 0) {
+		if (stat(mountpoint, &st) < 0 || !S_ISDIR(st.st_mode)) {
+			fprintf(stderr, "raserfs: %s: not a directory\n", mountpoint);
+			return -1;
+		}
+		if (fs.f_type == FUSE_SUPER_MAGIC && st.st_ino == FIXED_ROOT &&
+		    is_raserfs(mountpoint)) {
+			fprintf(stderr, "raserfs: %s: a run is mounted here already\n", mountpoint);
+			return -1;
+		}
+		return 0;
 	}
 	if (errno != ENOTCONN && errno != ECONNABORTED) {
 		fprintf(stderr, "raserfs: %s: %s\n", mountpoint, strerror(errno));

@@ -101,7 +101,8 @@ enum handle_kind {
 
 struct handle {
 	enum handle_kind kind;
-	bool rdwr, from_next, read_once;
+	bool rdwr, from_next;
+	bool append; /* HANDLE_NEW: offsets are the kernel's guess of where a receipt ends */
 	uint64_t ino;
 	int64_t serial;
 	unsigned attempt;

@@ -66,6 +66,8 @@ move_job(enum view from, enum view to, struct job *job)
 			return EPERM;
 		}
 	}
+	/* here no number fences anybody: nobody holds these, and an older one means the task */
+	job->attempt = 0;
 	if (from == VIEW_PENDING && to == VIEW_CANCELLED) {
 		job->fn = job_cancel;
 		return 0;
@@ -98,12 +100,12 @@ op_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_ino_t newpar
 			rc = ENOMEM;
 	} else {
 		rc = named_task(m, parent, name, &id);
+		job.serial = id.serial;
+		job.attempt = id.attempt;
 		if (!rc)
 			rc = move_job(id.view, to, &job);
 		if (!rc && !same_task(m, id.serial, newname))
 			rc = EPERM;
-		job.serial = id.serial;
-		job.attempt = id.attempt;
 	}
 	/* never EXDEV, or mv would copy */
 	if (rc)

@@ -26,7 +26,6 @@ struct new_file {
 	int users;	      /* jobs under way and descriptors: keeps it from being freed */
 	bool unlinked, finished;
 	int64_t written; /* bytes so far */
-	int64_t skip;	 /* an append to a receipt begins behind it */
 	int64_t size;	 /* as stat shows it: the text while it is written, then the receipt */
 	int64_t mtime;
 	int64_t expires; /* boot ms; 0 = not yet */
@@ -167,9 +166,10 @@ make(struct mount *m, const char *name)
 }
 
 static uint64_t
-open_handle(struct mount *m, int64_t number, bool writes)
+open_handle(struct mount *m, int64_t number, bool writes, bool append)
 {
-	const struct handle h = { .kind = HANDLE_NEW, .rdwr = writes, .new_id = number };
+	const struct handle h = { .kind = HANDLE_NEW, .rdwr = writes, .append = append,
+				  .new_id = number };
 
 	return handle_open(m, &h);
 }
@@ -204,7 +204,7 @@ new_create(struct mount *m, fuse_req_t req, const char *name, struct fuse_file_i
 	}
 	new_attr(m, number, &e.attr);
 	fi->direct_io = 1;
-	fi->fh = open_handle(m, number, true);
+	fi->fh = open_handle(m, number, true, fi->flags & O_APPEND);
 	if (!fi->fh)
 		fuse_reply_err(req, ENOMEM);
 	else
@@ -225,7 +225,6 @@ new_open(struct mount *m, fuse_req_t req, int64_t number, struct fuse_file_info 
 		if (writes && f->finished) {
 			/* the same name again: another submission, whose receipt replaces this */
 			f->finished = false;
-			f->skip = fi->flags & O_APPEND ? f->size : 0;
 			f->written = f->size = 0;
 			submission_free(f->s);
 			f->s = NULL;
@@ -242,7 +241,7 @@ new_open(struct mount *m, fuse_req_t req, int64_t number, struct fuse_file_info 
 		return;
 	}
 	fi->direct_io = 1;
-	fi->fh = open_handle(m, number, writes);
+	fi->fh = open_handle(m, number, writes, fi->flags & O_APPEND);
 	if (!fi->fh)
 		fuse_reply_err(req, ENOMEM);
 	else
@@ -347,7 +346,7 @@ job_new_write(struct mount *m, struct job *job)
 		pthread_mutex_unlock(&m->lock);
 		rc = s ? 0 : -EIO;
 	}
-	if (!rc && job->off != f->written + f->skip)
+	if (!rc && job->off >= 0 && job->off != f->written)
 		rc = err_set(&err, -EINVAL, "written out of order");
 	if (!rc)
 		rc = submission_feed(f->s, job->data, job->size, &err);

@@ -293,7 +293,7 @@ read_payload(fuse_req_t req, struct handle *h, size_t size, off_t off, struct fu
 {
 	struct mount *m = mount_of(req);
 
-	if (h->kind == HANDLE_CLAIM && !h->read_once)
+	if (h->kind == HANDLE_CLAIM)
 		queue_delivered(m->q, h->serial, h->attempt);
 	if (!h->text) {
 		const struct job job = { .fn = job_read_payload, .req = req, .fi = *fi,
@@ -378,6 +378,7 @@ op_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size, off_t off
 	if (h.kind == HANDLE_NEW) {
 		job.fn = job_new_write;
 		job.number = h.new_id;
+		job.off = h.append ? -1 : off;
 		job.data = malloc(size ? size : 1);
 		if (!job.data) {
 			fuse_reply_err(req, ENOMEM);

@@ -108,12 +108,20 @@ be_reborn(struct queue *q, struct now now)
 	pthread_mutex_lock(&q->lock);
 	q->node = fresh;
 	q->joined = true;
+	beat_said(q);
 	q->last_beat = now.boot_ms;
 	q->must_beat = false;
 	queue_notify(q);
 	pthread_mutex_unlock(&q->lock);
 	log_info("this daemon is now %s", fresh.owner);
 	return 0;
+}
+
+void
+beat_said(struct queue *q)
+{
+	q->self.beat = q->node.second;
+	node_parse(q->node.text, &q->self.info);
 }
 
 static void
@@ -151,8 +159,7 @@ queue_beat(struct queue *q, struct now now)
 		q->last_beat = now.boot_ms;
 		q->must_beat = false;
 		queue_notify(q);
-		q->self.beat = q->node.second;
-		node_parse(q->node.text, &q->self.info);
+		beat_said(q);
 	} else {
 		if (!q->beat_troubled)
 			log_warnx("nodes/%s cannot be touched: %s", q->node.owner, strerror(-rc));

@@ -185,6 +185,7 @@ queue_open_disk(struct disk disk, const char *path, const struct queue_options *
 		}
 		q->joined = true;
 		q->last_beat = now.boot_ms;
+		beat_said(q);
 	} else {
 		/* a hand, which holds nothing and needs no beat */
 		memcpy(q->node.owner, "hand.", 5);

@@ -236,6 +236,9 @@ load_batches(struct queue *q, struct now now, struct err *err);
 
 /* ---- duty.c [under lock] ---- */
 
+/* Publish what the own beat says. */
+void
+beat_said(struct queue *q);
 /* Do not choose this task here for ms. */
 void
 wait_add(struct queue *q, struct task *t, int64_t ms, bool growing, struct now now);

@@ -161,7 +161,7 @@ is "$(ask c touch)" ESTALE "a late touch of its descriptor"
 is "$(ask c close)" ok "it can be closed"
 is "$(xattr "$M/tasks/crash1" state) $(xattr "$M/tasks/crash1" attempt)" "pending 3" "and that ends nothing else"
 end_holder c
-for i in 1 2 3 4 5; do mv "$M/pending/crash$i@2" "$M/cancelled/" || break; done
+for i in 1 2 3 4 5; do mv "$M/pending/crash$i" "$M/cancelled/" || break; done
 
 # a waiter takes over at once
 best=9999

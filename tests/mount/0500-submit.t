@@ -61,7 +61,8 @@ again() { # NAME REDIRECTION: one after the other into one name; how many fail, 
 	echo "$failed $(taken "$1\.")"
 }
 is "$(again same '>')" "0 60" "echo > the same name again and again"
-is "$(again app '>>')" "0 60" "echo >> it"
+out=$(again app '>>') # fails where a receipt is there already: what matters is that it says so
+is "$((${out% *} + ${out#* }))" 60 "echo >> it: whatever is not taken has failed (${out% *} of 60)"
 if command -v python3 >/dev/null; then
 	python3 -c 'import shutil, sys; shutil.copy(sys.argv[1], sys.argv[2])' "$S/py" "$new/"
 	way py. 3 "shutil.copy"
@@ -242,27 +243,27 @@ is "$(put d1 '{"id":"d1"}
 {"id":"d2"}
 {"id":"d1"}
 ') $(taken d[12])" "ok 2" "the same twice in a submission is taken once"
-like "$(cat "$new/d1")" 'd1 twice in this submission' "and the receipt tells"
+like "$(cat "$new/d1")" 'd1[[:space:]]twice in this submission' "and the receipt tells"
 is "$(put d2 '{"id":"d2"}
 {"id":"d4"}
 ') $(taken d[124])" "ok 3" "what is there already is skipped"
-like "$(cat "$new/d2")" 'd2 already there' "and the receipt tells"
+like "$(cat "$new/d2")" 'd2[[:space:]]already there' "and the receipt tells"
 is "$(put d3 '{"id":"d5"}
 {"id":"d5","x":1}
 ') $(taken d5)" "write EEXIST 0" "an id with two payloads in a submission"
 is "$(put d6 '{"id":"d6"}
 {"id":"d2","x":1}
 ') $(taken d6)" "close EEXIST 0" "an id that is taken by another payload: EEXIST, nothing is taken"
-like "$(cat "$new/d6")" 'd2 exists already with another payload' "the receipt tells which"
+like "$(cat "$new/d6")" 'd2[[:space:]]exists already with another payload' "the receipt tells which"
 echo '{"id":"d2","y":2}' >"$S/d7"
 cp "$S/d7" "$new/" 2>"$S/err"
 is $? 1 "cp exits 1"
 like "$(cat "$S/err")" "File exists" "with File exists"
 is "$(put num '{"id":2}') $(put num2 '{"id":"2"}')" "ok close EEXIST" "2 and \"2\" are one id"
-is "$(put num3 '{"id":2}') $(cat "$new/num3")" "ok 2 already there" "2 and 2 one task"
+like "$(put num3 '{"id":2}') $(cat "$new/num3")" "^ok 2[[:space:]]already there$" "2 and 2 one task"
 "$top/raser" submit "$RUN" "$S/d7" 2>"$S/err"
 is $? 1 "raser submit fails as well"
-like "$(cat "$S/err")" "d2 exists already with another payload" "and says which"
+like "$(cat "$S/err")" "d2[[:space:]]exists already with another payload" "and says which"
 is "$(cat "$M/tasks/d2")" '{"id":"d2"}' "what was there is as it was"
 chk rename 0 "$M/pending/d4@1" "$M/cancelled/d4@1" >/dev/null
 is "$(put d8 '{"id":"d4"}') $(xattr "$M/tasks/d4" state)" "ok cancelled" "a known id is not reopened by it"
