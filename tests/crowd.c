@@ -481,6 +481,7 @@ do_storm(char **a)
 			kill_child(&s, i);
 	printf("added=%d done=%d unsettled=%d odd=%d killed=%d holding=%d", s.added, s.done,
 	       unsettled, s.odd, s.killed, s.killed_holding);
+	free(s.child);
 	return SAID;
 }
 

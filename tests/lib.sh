@@ -144,9 +144,7 @@ own_mounts() {
 
 # Break a connection, so that nobody waits for its daemon any more: fuse.rst, "abort".
 abort_mount() {
-	local minor
-	minor=$(awk -v p="$1" '$5 == p { sub(/.*:/, "", $3); n = $3 } END { print n }' /proc/self/mountinfo)
-	echo 1 2>/dev/null >"/sys/fs/fuse/connections/$minor/abort" || umount -f "$1" 2>/dev/null
+	echo 1 2>/dev/null >"/sys/fs/fuse/connections/$(connection "$1")/abort" || umount -f "$1" 2>/dev/null
 }
 
 is_mounted() {
@@ -259,20 +257,21 @@ new_run() {
 	done
 }
 
-device() { stat -c %d "$1" 2>/dev/null; }
+# The number of the connection that is mounted at a path, on top; nothing when there is none.
+connection() {
+	awk -v p="$1" '$5 == p { sub(/.*:/, "", $3); n = $3 } END { print n }' /proc/self/mountinfo
+}
 
 # mount_run NAME [OPTION...]: RUN at $scratch/NAME, which becomes M. Fails when the daemon does.
 mount_run() {
-	local name=$1 end outside
+	local name=$1 end
 	shift
 	M=$scratch/$name
-	mkdir -p "$M"
-	outside=$(device "$scratch")
+	mkdir -p "$M" 2>/dev/null # it is there, but cannot be looked at, when a daemon has died
 	"${wrap[@]}" "$top/raserfs" -f "$@" "$RUN" "$M" 2>>"$scratch/$name.log" </dev/null &
 	daemon[$name]=$!
 	end=$(($(now_ms) + 10000 * tries_slow))
-	until grep -q " $M " /proc/self/mountinfo && [ "$(device "$M")" != "$outside" ] &&
-		[ -n "$(device "$M")" ]; do
+	until is_mounted "$M" && [ -s "$M/README" ]; do
 		if dead "${daemon[$name]}" || [ "$(now_ms)" -gt "$end" ]; then
 			diag "mount $name: $(tail -n 3 "$scratch/$name.log")"
 			return 1

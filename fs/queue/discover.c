@@ -440,6 +440,7 @@ load_tasks(struct queue *q, struct batch_entry *e)
 			ld.twice += rc == -EEXIST;
 		}
 		index_commit(q->index);
+		q->pending_epoch++; /* what came may come first */
 		pthread_mutex_unlock(&q->lock);
 	} while (ld.n && (!rc || rc == -EEXIST));
 	free(ld.tasks);

@@ -246,8 +246,7 @@ sleep 0.5
 ok "a client whose request a stopped daemon has read cannot be killed" alive "$waiter"
 mkdir "$S/ctl"
 if mount -t fusectl none "$S/ctl" 2>/dev/null; then
-	minor=$(awk -v p="$M" '$5 == p { sub(/.*:/, "", $3); print $3 }' /proc/self/mountinfo)
-	echo 1 >"$S/ctl/$minor/abort"
+	echo 1 >"$S/ctl/$(connection "$M")/abort"
 	ok "fusectl frees it" wait_until 5 dead "$waiter"
 	umount "$S/ctl"
 else
