@@ -210,6 +210,10 @@ consider_idle(struct loop *l, int64_t now_ms)
 			atomic_store(&m->want_refresh, false);
 			m->last_refresh = now_ms;
 			at = now_ms;
+			/* what is shown must be read, until nothing is left */
+			pthread_mutex_lock(&l->lock);
+			l->reading = true;
+			pthread_mutex_unlock(&l->lock);
 		}
 		duty_at(l, DUTY_REFRESH, at);
 	}

@@ -254,6 +254,8 @@ op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	}
 	if (is_task_view(id.view))
 		h.kind = HANDLE_PEEK;
+	if (ino >= FIXED_STATUS && ino < FIXED_NAMED_END && queue_has_unread(m->q))
+		mount_want_refresh(m); /* counts are shown, so ends must be read */
 	if (fixed_tier(ino, FIXED_READY) >= 0 || ino == FIXED_STATUS)
 		h.generation = UINT64_MAX; /* readable at once: nothing was read yet */
 	open_handle(req, fi, &h);

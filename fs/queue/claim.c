@@ -276,7 +276,8 @@ queue_touch(struct queue *q, int64_t serial, unsigned attempt, struct now now)
 
 	pthread_mutex_lock(&q->lock);
 	int rc = holder(q, serial, attempt, now, &l);
-	if (!rc) {
+	if (!rc || rc == -EINPROGRESS) {
+		/* the agent lives, even while the storage does not let us say that it still holds */
 		l->touched_boot = now.boot_ms;
 		l->touched_wall = now.wall_s;
 	}

@@ -443,6 +443,15 @@ queue_list(struct queue *q, int view, int64_t after, index_fn *fn, void *arg)
 	pthread_mutex_unlock(&q->lock);
 }
 
+bool
+queue_has_unread(struct queue *q)
+{
+	pthread_mutex_lock(&q->lock);
+	bool yes = index_count(q->index, TASK_UNREAD, TIERS_MAX - 1) > 0;
+	pthread_mutex_unlock(&q->lock);
+	return yes;
+}
+
 int64_t
 queue_ready(struct queue *q, int tier)
 {

@@ -70,6 +70,9 @@ int
 queue_get(struct queue *q, int64_t serial, struct task *t);
 void
 queue_list(struct queue *q, int view, int64_t after, index_fn *fn, void *arg);
+/* There are ends that nobody here has read: by others, and not yet needed. */
+bool
+queue_has_unread(struct queue *q);
 /* How many tasks tier could be given now; 0 while this node has stopped claiming. */
 int64_t
 queue_ready(struct queue *q, int tier);

@@ -54,6 +54,7 @@ struct lease {
 	/* PHASE_OVER */
 	enum outcome outcome; /* how it ended; 0 = lost to others */
 	int64_t expires_boot;
+	bool unsynced; /* its end stands, but the storage would not sync it */
 	/* an end that must still be written: its descriptor closed, or it went stale */
 	enum outcome want;
 	enum reason want_reason;

@@ -245,10 +245,11 @@ settle(struct queue *q, int64_t serial, unsigned attempt, enum outcome outcome,
 	l = lease_find(q, serial, attempt);
 	q->probing &= rc < 0;
 	if (won) {
-		if (l)
+		if (l) {
 			lease_over(q, l, outcome);
-		if (l)
 			l->text[0] = '\0';
+			l->unsynced = synced != 0;
+		}
 		if (!index_get(q->index, serial, &t) && t.state == TASK_CLAIMED &&
 		    t.attempt == attempt)
 			record_end(q, &t, attempt, &e, note, now);
@@ -298,6 +299,8 @@ queue_end(struct queue *q, int64_t serial, unsigned attempt, enum outcome outcom
 	  enum reason reason, const char *note, struct now now)
 {
 	struct task t;
+	struct place p;
+	bool unsynced = false;
 	int rc = 0;
 
 	pthread_mutex_lock(&q->lock);
@@ -311,10 +314,22 @@ queue_end(struct queue *q, int64_t serial, unsigned attempt, enum outcome outcom
 	} else if (l->phase == PHASE_OVER) {
 		/* the same again is success: replies get lost, and mv asks twice */
 		rc = l->outcome == outcome ? 1 : -ESTALE;
+		unsynced = rc == 1 && l->unsynced && place_of(q, serial, &p);
 	} else {
 		l->phase = PHASE_ENDING;
 	}
 	pthread_mutex_unlock(&q->lock);
+	if (unsynced) {
+		rc = bay_sync(q, &p);
+		if (rc)
+			return rc;
+		pthread_mutex_lock(&q->lock);
+		l = lease_find(q, serial, attempt);
+		if (l)
+			l->unsynced = false;
+		pthread_mutex_unlock(&q->lock);
+		return 0;
+	}
 	if (rc)
 		return rc == 1 ? 0 : rc;
 	return settle(q, serial, attempt, outcome, reason, note, now);
