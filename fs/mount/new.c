@@ -25,6 +25,7 @@ struct new_file {
 	int opened;	      /* descriptors that may write */
 	int users;	      /* jobs under way and descriptors: keeps it from being freed */
 	bool unlinked, finished;
+	bool hidden;	 /* another file has its name now; it is settled all the same */
 	int64_t written; /* bytes so far */
 	int64_t size;	 /* as stat shows it: the text while it is written, then the receipt */
 	int64_t mtime;
@@ -46,7 +47,7 @@ static struct new_file *
 find_name(struct mount *m, const char *name)
 {
 	for (struct new_file *f = m->news; f; f = f->next)
-		if (!f->unlinked && !strcmp(f->name, name))
+		if (!f->unlinked && !f->hidden && !strcmp(f->name, name))
 			return f;
 	return NULL;
 }
@@ -77,7 +78,7 @@ forget(struct mount *m, struct new_file *f)
 static void
 put(struct mount *m, struct new_file *f)
 {
-	if (--f->users == 0 && f->unlinked)
+	if (--f->users == 0 && (f->unlinked || f->hidden))
 		forget(m, f);
 }
 
@@ -125,7 +126,7 @@ new_next(struct mount *m, int64_t after, int64_t *number, char name[256])
 
 	pthread_mutex_lock(&m->lock);
 	for (const struct new_file *f = m->news; f; f = f->next)
-		if (!f->unlinked && f->number > after && (!best || f->number < best->number))
+		if (!f->unlinked && !f->hidden && f->number > after && (!best || f->number < best->number))
 			best = f;
 	if (best) {
 		*number = best->number;
@@ -174,6 +175,15 @@ open_handle(struct mount *m, int64_t number, bool writes, bool append)
 	return handle_open(m, &h);
 }
 
+/* Give its name away. [under mount.lock] */
+static void
+supersede(struct mount *m, struct new_file *old)
+{
+	old->hidden = true;
+	if (!old->users)
+		forget(m, old);
+}
+
 void
 new_create(struct mount *m, fuse_req_t req, const char *name, struct fuse_file_info *fi)
 {
@@ -185,11 +195,8 @@ new_create(struct mount *m, fuse_req_t req, const char *name, struct fuse_file_i
 	}
 	pthread_mutex_lock(&m->lock);
 	struct new_file *old = find_name(m, name);
-	if (old) {
-		old->unlinked = true;
-		if (!old->users)
-			forget(m, old);
-	}
+	if (old)
+		supersede(m, old);
 	struct new_file *f = make(m, name);
 	if (f) {
 		f->opened = f->users = 1;
@@ -219,6 +226,16 @@ new_open(struct mount *m, fuse_req_t req, int64_t number, struct fuse_file_info 
 
 	pthread_mutex_lock(&m->lock);
 	struct new_file *f = find_number(m, number);
+	if (f && writes && (fi->flags & O_TRUNC) && !f->finished) {
+		/* written anew before the last close was settled: a submission of its own */
+		struct new_file *fresh = make(m, f->name);
+
+		if (fresh) {
+			supersede(m, f);
+			number = fresh->number;
+		}
+		f = fresh;
+	}
 	if (!f) {
 		rc = ENOENT;
 	} else {
@@ -426,11 +443,8 @@ job_new_rename(struct mount *m, struct job *job)
 	}
 	pthread_mutex_lock(&m->lock);
 	struct new_file *old = find_name(m, job->data);
-	if (old && old != f) {
-		old->unlinked = true;
-		if (!old->users)
-			forget(m, old);
-	}
+	if (old && old != f)
+		supersede(m, old);
 	bool staged = is_staged(f->name);
 	snprintf(f->name, sizeof(f->name), "%s", job->data);
 	bool settle = staged && !is_staged(f->name) && !f->opened && !f->finished;
