@@ -237,6 +237,8 @@ do_race(char **a)
 		die("mmap");
 	while (a[3 + dirs])
 		dirs++;
+	if (!dirs)
+		die("no directory to race in");
 	for (int i = 0; i < procs; i++) {
 		pid_t pid = fork();
 

@@ -267,7 +267,7 @@ own_namespace(void)
 static pid_t
 start(char **argv)
 {
-	pid_t pid = fork();
+	pid_t pid = argv[0] ? fork() : -1;
 
 	if (pid == 0) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);

@@ -62,7 +62,7 @@ tests_crowd_SOURCES = tests/crowd.c tests/errname.c tests/chk.h
 check_DATA = tests/slowdisk.so
 dist_noinst_DATA += tests/slowdisk.c
 tests/slowdisk.so: $(srcdir)/tests/slowdisk.c
-	$(AM_V_CC)$(MKDIR_P) tests && $(CC) -std=gnu11 $(WARN_CFLAGS) -O1 -g -shared -fPIC \
+	$(AM_V_CC)$(MKDIR_P) tests && $(CC) -std=gnu11 -I. $(WARN_CFLAGS) -O1 -g -shared -fPIC \
 		-o $@ $(srcdir)/tests/slowdisk.c
 CLEANFILES = tests/slowdisk.so
 

@@ -12,7 +12,7 @@
  * then fail with ERROR, or go on when that is "-". "late" instead of an error: do it, and then
  * answer EIO, as a server does whose reply was lost.
  */
-#define _GNU_SOURCE
+#include <config.h>
 
 #include <dlfcn.h>
 #include <errno.h>

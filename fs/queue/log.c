@@ -24,6 +24,10 @@ log_init(const char *program, enum log_level level)
 
 static void
 emit(enum log_level level, int code, const char *fmt, va_list args)
+	__attribute__((format(printf, 3, 0)));
+
+static void
+emit(enum log_level level, int code, const char *fmt, va_list args)
 {
 	if (level > log_limit)
 		return;

@@ -223,4 +223,39 @@ ok "wherever they are" wait_until 2 sees a queue/low "r1@2 r2@2 r3@1"
 is "$(state r1) $(state r2)" "pending 0 0 pending 0 0" "counting nothing"
 ok "and its beat is gone" wait_until 2 has_count "$RUN/nodes" 1
 unmount a
+
+# ---- links that somebody deletes ----
+
+new_run steal_after=2 max_failures=0 || exit
+mount_run a || exit
+mount_run b || exit
+M=$A
+submit 3 d
+take h "$A/queue/low/d1@1"
+rm "$RUN"/chain/*/d1@1.claim
+told() { [ "$(ask h touch)" = ESTALE ]; }
+ok "a claim is deleted: its holder is told within a beat" wait_until 3 told
+is "$(ask h write "done")" ESTALE "and cannot end the task"
+end_holder h
+offered() { ls "$B/pending" >/dev/null; ls "$B"/queue/low/d1@* >/dev/null 2>&1; }
+ok "others are offered it" wait_until 5 offered
+name=$(chk list 0 "$B/queue/low" | grep '^d1@')
+take h "$B/queue/low/$name"
+is "$(ask h write "done")" ok "and can do it"
+end_holder h
+take h "$A/queue/low/d2@1"
+is "$(ask h write "done")" ok "a task is done"
+end_holder h
+rm "$RUN"/chain/*/d2@1.end
+mount_run c || exit # who never saw the end
+M=$scratch/c
+is "$(xattr "$M/tasks/d2" state)" claimed "its end is deleted: to who comes later it is claimed"
+drains() { # without waiting when there is nothing yet
+	local got
+	got=$(timeout 1 head -n 1 "$M/queue/high/next" 2>/dev/null)
+	[ -z "$got" ] || chk write "$M/$got" "done" >/dev/null
+	[ "$(chk open r,nonblock "$M/queue/high/next")" = ENODATA ]
+}
+ok "and the run drains all the same" wait_until 15 drains
+is "$(json '[.tasks.pending, .tasks.claimed, .tasks.done] | join(" ")')" "0 0 3" "with every task done"
 plan

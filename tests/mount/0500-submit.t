@@ -61,8 +61,7 @@ again() { # NAME REDIRECTION: one after the other into one name; how many fail, 
 	echo "$failed $(taken "$1\.")"
 }
 is "$(again same '>')" "0 60" "echo > the same name again and again"
-out=$(again app '>>') # fails where a receipt is there already: what matters is that it says so
-is "$((${out% *} + ${out#* }))" 60 "echo >> it: whatever is not taken has failed (${out% *} of 60)"
+is "$(again app '>>')" "0 60" "echo >> it"
 if command -v python3 >/dev/null; then
 	python3 -c 'import shutil, sys; shutil.copy(sys.argv[1], sys.argv[2])' "$S/py" "$new/"
 	way py. 3 "shutil.copy"

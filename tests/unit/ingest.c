@@ -109,10 +109,12 @@ pieces(void)
 
 	/* a large task in small pieces must not take quadratic time */
 	size_t n = 8 << 20;
-	char *text = malloc(n);
-	int at = text ? snprintf(text, n, "[{\"id\":\"big\",\"x\":\"") : 0;
-	memset(text + at, 'y', n - (size_t)at - 4);
-	memcpy(text + n - 4, "\"}]\n", 4);
+	char *text = malloc(n + 8);
+	if (!text)
+		abort();
+	int at = snprintf(text, n, "[{\"id\":\"big\",\"x\":\"");
+	memset(text + at, 'y', n - (size_t)at);
+	n += (size_t)snprintf(text + n, 8, "\"}]\n");
 	ok(!feed(text, n, 4096, NULL, &got, &e) && !strcmp(got.names, "big "),
 	   "a task of 8 MB in pieces of 4 kB: %s", e.text);
 	free(text);
