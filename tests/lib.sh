@@ -433,4 +433,4 @@ TMPDIR=$scratch/tmp
 mkdir "$TMPDIR"
 chmod 1777 "$TMPDIR"
 export TMPDIR
-start_watchdog 120
+start_watchdog $((120 * tries_slow))

@@ -163,7 +163,8 @@ fixed_attr(struct mount *m, uint64_t ino, struct stat *st)
 		size = tree_readlink(m, ino, path, sizeof(path)) ? 0 : strlen(path);
 	} else if (S_ISREG(mode) && fixed_tier(ino, FIXED_NEXT) < 0) {
 		free(text_make(m, ino, &size));
-		mtime = now_read().wall_s;
+		if (ino != FIXED_README) /* the others change all the time */
+			mtime = now_read().wall_s;
 	}
 	common_attr(m, ino, mode, (int64_t)size, mtime, st);
 	return 0;

@@ -286,9 +286,14 @@ bay_merge(struct queue *q, struct batch_entry *entry, int bay, struct now now)
 			}
 			news = false;
 		}
+		/* known to be over, but the listing shows a claim only: deleted, or the listing lies,
+		 * and then the create that follows finds it */
+		bool end_gone = !news && !is_end && link && known == 2 * (uint64_t)link + 1;
 		pthread_mutex_unlock(&q->lock);
 		if (news)
 			changed += fold_one(q, path, &row->task, link, is_end);
+		if (end_gone)
+			restore_end(q, row->task.serial, link, now);
 	}
 	free(l.rows);
 	return changed;
@@ -623,6 +628,28 @@ next_open(struct queue *q, int *batch, int *bay)
 	return found;
 }
 
+/* One of the bays whose tasks are all done, in turn: somebody may have deleted ends there. */
+static void
+check_done_bay(struct queue *q, struct now now)
+{
+	struct place p;
+
+	pthread_mutex_lock(&q->lock);
+	bool there = place_of(q, q->refresh_done + 1, &p);
+	if (!there) {
+		q->refresh_done = 0;
+		there = place_of(q, 1, &p);
+	}
+	if (there)
+		q->refresh_done = p.bay + 1 >= p.entry->nbays ?
+					  p.entry->batch.base + p.entry->batch.lines - 1 :
+					  p.entry->batch.base + (int64_t)(p.bay + 1) * BAY_TASKS - 1;
+	there = there && p.entry->bays[p.bay].exists && !is_open(p.entry, p.bay);
+	pthread_mutex_unlock(&q->lock);
+	if (there)
+		bay_merge(q, p.entry, p.bay, now);
+}
+
 int64_t
 queue_refresh(struct queue *q, struct now now, int bays, int reads)
 {
@@ -655,6 +682,8 @@ queue_refresh(struct queue *q, struct now now, int bays, int reads)
 		q->refresh_batch = batch;
 		q->refresh_bay = bay;
 	}
+	if (bays && rc >= 0 && merged >= 0)
+		check_done_bay(q, now);
 	int64_t got = rc < 0 || merged < 0 ? 0 : read_ends(q, reads);
 	int64_t out = rc < 0 ? rc : merged < 0 ? merged : got < 0 ? got : changed + got;
 	pthread_mutex_lock(&q->lock);

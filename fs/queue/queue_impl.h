@@ -111,6 +111,7 @@ struct queue {
 	struct watch watch;
 	pthread_mutex_t refresh_lock; /* one refresh at a time */
 	int refresh_batch, refresh_bay; /* where the next few bays begin */
+	int64_t refresh_done; /* and the next one of those that are all done */
 	int64_t full_pass;  /* boot ms at which the last complete pass began */
 	struct now now;	    /* as the last caller gave it, for events */
 
@@ -216,6 +217,10 @@ settle(struct queue *q, int64_t serial, unsigned attempt, enum outcome outcome,
 int
 end_foreign(struct queue *q, int64_t serial, unsigned attempt, enum outcome outcome,
 	    enum reason reason, struct now now);
+/* An end that we know stands no longer, and the claim is ours: write it again, or everybody else
+ * would wait for us. Not under lock. */
+void
+restore_end(struct queue *q, int64_t serial, unsigned attempt, struct now now);
 /* Make the names in a bay durable; concurrent callers share a sync. Not under lock. */
 int
 bay_sync(struct queue *q, const struct place *p);

@@ -443,6 +443,53 @@ end_foreign(struct queue *q, int64_t serial, unsigned attempt, enum outcome outc
 	return rc;
 }
 
+void
+restore_end(struct queue *q, int64_t serial, unsigned attempt, struct now now)
+{
+	struct task t;
+	struct place p;
+	struct claim c;
+	char bay[DISK_PATH];
+	char path[DISK_PATH];
+	char text[LINK_TEXT];
+	char found[LINK_TEXT];
+
+	pthread_mutex_lock(&q->lock);
+	q->now = now;
+	bool over = !index_get(q->index, serial, &t) && place_of(q, serial, &p) &&
+		    ((t.state == TASK_PENDING && t.attempt == attempt + 1) ||
+		     (t.attempt == attempt &&
+		      (t.state == TASK_DONE || t.state == TASK_FAILED ||
+		       t.state == TASK_CANCELLED)));
+	struct lease *l = lease_find(q, serial, attempt);
+	if (!over || (l && l->phase != PHASE_OVER)) {
+		pthread_mutex_unlock(&q->lock);
+		return;
+	}
+	struct end e = own_end(q, q->node.owner, t.reason, now);
+	pthread_mutex_unlock(&q->lock);
+
+	place_bay(&p, bay);
+	link_path(path, bay, t.name, attempt, LINK_CLAIM);
+	if (chain_read(&q->disk, path, found))
+		return;
+	claim_parse(found, &c);
+	if (c.verb != CLAIM_AGENT || strcmp(c.owner, e.owner) != 0)
+		return; /* whose claim it is will see to it, or those who find it dead */
+	e.outcome = t.state == TASK_DONE   ? END_DONE :
+		    t.state == TASK_FAILED ? END_FAILED :
+		    t.state == TASK_PENDING ? END_FREED :
+					      END_CANCELLED;
+	e.counts = t.counts;
+	end_format(&e, text);
+	link_path(path, bay, t.name, attempt, LINK_END);
+	if (chain_cas(&q->disk, path, text, found) == 1) {
+		bay_sync(q, &p);
+		log_warnx("task %s@%u: its end was removed from the run directory; written again",
+			  t.name, attempt);
+	}
+}
+
 int
 queue_revoke(struct queue *q, int64_t serial, unsigned attempt, struct now now)
 {
