@@ -116,7 +116,8 @@ main_pid=$$
 scratch=
 declare -A daemon=()  # mount's name -> pid
 declare -A held=()    # holder's name -> pid
-extra_pids=()         # others, as PID
+extra_pids=()         # other children of this shell
+adopted=()            # processes that are not, as PID:START
 restore=()            # commands for the end, last first
 
 alive() { # neither gone nor a zombie
@@ -134,6 +135,33 @@ kill_hard() {
 	local pid
 	for pid in "$@"; do
 		is_pid "$pid" && kill -KILL "$pid" 2>/dev/null
+	done
+}
+
+# stat_field PID N: field N of proc(5), stat, from the third on
+stat_field() {
+	local stat
+	stat=$(cat "/proc/$1/stat" 2>/dev/null) || return 1
+	echo "${stat##*) }" | cut -d ' ' -f $(($2 - 2))
+}
+
+# A number may be another's by now: only what is still a child of this shell.
+kill_children() {
+	local pid
+	for pid in "$@"; do
+		[ "$(stat_field "$pid" 4)" = "$main_pid" ] && kill_hard "$pid"
+	done
+}
+
+# adopt PID: a process that this test has caused, and that is not its child
+adopt() {
+	is_pid "$1" && adopted+=("$1:$(stat_field "$1" 22)")
+}
+
+kill_adopted() {
+	local one
+	for one in "${adopted[@]}"; do
+		[ "$(stat_field "${one%:*}" 22)" = "${one#*:}" ] && kill_hard "${one%:*}"
 	done
 }
 
@@ -162,14 +190,16 @@ detach() {
 
 cleanup() {
 	local status=$? i name path safe=1
-	trap - EXIT TERM INT HUP
-	exec 2>/dev/null # what bash says of those that are killed now
+	trap - EXIT
+	trap '' TERM INT HUP # a second one must not leave half of it
+	exec 2>/dev/null     # what bash says of those that are killed now
+	kill_hard "${watchdog-}"
 	for ((i = ${#restore[@]} - 1; i >= 0; i--)); do
 		eval "${restore[$i]}"
 	done
-	kill_hard "${held[@]}" "${extra_pids[@]}" "${daemon[@]}" "${watchdog-}"
 	# shellcheck disable=SC2046 # words are meant to be split
-	kill_hard $(jobs -p)
+	kill_children "${held[@]}" "${extra_pids[@]}" "${daemon[@]}" $(jobs -p)
+	kill_adopted
 	wait 2>/dev/null
 	if [ -n "$scratch" ]; then
 		while read -r path; do

@@ -207,7 +207,7 @@ end_holder c
 one fork
 take c "$low/fork@1"
 child=$(ask c fork)
-extra_pids+=("$child")
+adopt "$child"
 kill -KILL "${held[c]}"
 wait "${held[c]}" 2>/dev/null
 forget c
@@ -218,7 +218,7 @@ ended fork "its death ends it"
 one exec
 take c "$low/exec@1"
 child=$(ask c fork exec)
-extra_pids+=("$child")
+adopt "$child"
 is "$(ask c close)" ok "the parent closes"
 still exec "a sleep that inherited it keeps the lease"
 kill_hard "$child"

@@ -61,7 +61,7 @@ raserfs -o log="$S/log" "$RUN" "$S/mnt" >"$S/out" 2>&1 </dev/null
 is "$? $(cat "$S/out")" "0 " "in the background: it returns when it is mounted"
 M=$S/mnt
 pid=$(background_pid) || diag "no background daemon"
-extra_pids+=("$pid")
+adopt "$pid"
 ok "it serves" [ -s "$S/mnt/status" ]
 is "$(readlink "/proc/$pid/cwd") $(ps -o sid= -p "$pid" | tr -d ' ')" "/ $pid" "away from its terminal and directory"
 is "$(readlink "/proc/$pid/fd/0" "/proc/$pid/fd/1" | sort -u)" /dev/null "with nothing open of its starter's"
@@ -336,7 +336,7 @@ else
 		is $? 0 "fusermount3, as uid $other, in the background"
 		M=$S/mnt
 		pid=$(background_pid as_other) || diag "no background daemon"
-		extra_pids+=("$pid")
+		adopt "$pid"
 		as_other "$S/bin/inside" "$S/mnt" fum >"$S/fum.out" 2>"$S/fum.err"
 		works fum $other "works"
 		is "$(chk stat "$S/mnt/status") $(chk open r "$S/mnt/queue")" "EACCES EACCES" "root is refused"
@@ -353,7 +353,7 @@ else
 		is $? 0 "a new one takes the dead mount away, without being root"
 		is "$(grep -c " $S/mnt " /proc/self/mountinfo)" 1 "and only one is there"
 		pid=$(background_pid as_other) || diag "no background daemon"
-		extra_pids+=("$pid")
+		adopt "$pid"
 		as_other fusermount3 -u "$S/mnt"
 		is $? 0 "fusermount3 -u"
 		ok "ends it" wait_until 5 dead "$pid"
