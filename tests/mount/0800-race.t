@@ -3,7 +3,7 @@
 # shellcheck source=tests/lib.sh disable=SC2317
 . "$(dirname "$0")/../lib.sh"
 
-[ -z "${RASER_SANITIZED-}${RASER_QUICK-}" ] || skip_all "takes long"
+[ -z "${RASER_SANITIZED-}${RASER_QUICK-}" ] || skip_long
 n=20000
 new_run steal_after=60 || exit
 for m in a b c; do mount_run $m || exit; done
