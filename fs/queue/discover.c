@@ -12,9 +12,8 @@
 
 enum { LOAD_CHUNK = 2000, READ_CHUNK = 256 };
 
-/* How far a task is known: claims and ends of attempt k as 2k and 2k + 1. */
-static uint64_t
-progress_of(const struct task *t)
+uint64_t
+task_progress(const struct task *t)
 {
 	switch (t->state) {
 	case TASK_PENDING:
@@ -57,7 +56,7 @@ apply_fold(struct queue *q, int64_t serial, unsigned link, bool is_end, const st
 
 	if (index_get(q->index, serial, &t))
 		return false;
-	if (step < progress_of(&t) || (step == progress_of(&t) && t.state != TASK_UNREAD))
+	if (step < task_progress(&t) || (step == task_progress(&t) && t.state != TASK_UNREAD))
 		return false;
 	for (unsigned k = t.attempt > 1 ? t.attempt - 1 : 1; k <= link; k++) {
 		struct lease *l = lease_find(q, serial, k);
@@ -266,7 +265,7 @@ bay_merge(struct queue *q, struct batch_entry *entry, int bay, struct now now)
 			pthread_mutex_unlock(&q->lock);
 			continue;
 		}
-		uint64_t known = progress_of(&t);
+		uint64_t known = task_progress(&t);
 		uint64_t step = 2 * (uint64_t)link + is_end;
 		bool news = link && step > known;
 		struct lease *lease = lease_find(q, t.serial, t.attempt);
@@ -325,6 +324,7 @@ unread_gone(struct queue *q, const struct task *t)
 	if (!index_get(q->index, t->serial, &now_t) && now_t.state == TASK_UNREAD &&
 	    now_t.attempt == t->attempt) {
 		now_t.state = TASK_PENDING;
+		now_t.attempt = 1;
 		task_store(q, &now_t);
 	}
 	pthread_mutex_unlock(&q->lock);
@@ -422,12 +422,13 @@ on_task(void *arg, int64_t line, const struct task_spec *spec)
 	return 0;
 }
 
-/* Add a batch to the index, a chunk at a time so that nobody waits for the lock for long. */
+/* Add a batch to the index, a chunk at a time so that nobody waits for the lock for long. What
+ * is not done yet is gone on with at the next call. */
 static int
 load_tasks(struct queue *q, struct batch_entry *e)
 {
 	struct loading ld = { .q = q, .entry = e };
-	int64_t line = 0;
+	int64_t line = e->loaded;
 	int rc = 0;
 
 	ld.tasks = malloc(LOAD_CHUNK * sizeof(*ld.tasks));
@@ -435,7 +436,7 @@ load_tasks(struct queue *q, struct batch_entry *e)
 		return -ENOMEM;
 	do {
 		ld.n = 0;
-		line = batch_tasks(&e->batch, &q->disk, line, LOAD_CHUNK, on_task, &ld);
+		line = batch_tasks(&e->batch, &q->disk, e->loaded, LOAD_CHUNK, on_task, &ld);
 		if (line < 0)
 			break;
 		pthread_mutex_lock(&q->lock);
@@ -446,13 +447,18 @@ load_tasks(struct queue *q, struct batch_entry *e)
 		}
 		index_commit(q->index);
 		q->pending_epoch++; /* what came may come first */
+		if (!rc || rc == -EEXIST)
+			e->loaded = line;
 		pthread_mutex_unlock(&q->lock);
 	} while (ld.n && (!rc || rc == -EEXIST));
 	free(ld.tasks);
 	if (ld.twice)
 		log_warnx("batch %d holds %d tasks that an earlier batch has too; they are left out",
 			  e->batch.number, ld.twice);
-	return line < 0 ? (int)line : rc == -EEXIST ? 0 : rc;
+	if (line < 0)
+		return (int)line;
+	e->complete = !rc || rc == -EEXIST;
+	return e->complete ? 0 : rc;
 }
 
 struct numbers {
@@ -470,12 +476,8 @@ on_batch(void *arg, const char *name)
 
 	if (*end || v < 1 || v > INT_MAX || *name == '0')
 		return 0;
-	for (int i = x->q->nbatches - 1; i >= 0; i--) {
-		if (x->q->batches[i]->batch.number == v)
-			return 0;
-		if (x->q->batches[i]->batch.number < v && v > x->q->last_batch)
-			break;
-	}
+	if (v <= x->q->last_batch) /* they are taken in their order */
+		return 0;
 	if (x->n == x->cap) {
 		size_t cap = x->cap ? x->cap * 2 : 16;
 		int *grown = realloc(x->fresh, cap * sizeof(*grown));
@@ -532,12 +534,11 @@ load_one(struct queue *q, int number, struct err *err)
 	e->batch.base = q->serials + 1;
 	q->serials += e->batch.lines;
 	q->batches[q->nbatches++] = e;
-	if (number > q->last_batch)
-		q->last_batch = number;
 	pthread_mutex_unlock(&q->lock);
 	rc = load_tasks(q, e);
 	batch_close(&e->batch);
 	pthread_mutex_lock(&q->lock);
+	q->last_batch = number; /* its entry is resumed where it was cut off */
 	queue_notify(q);
 	pthread_mutex_unlock(&q->lock);
 	log_info("batch %d: %lld tasks from %s", number, (long long)e->batch.lines,
@@ -545,23 +546,46 @@ load_one(struct queue *q, int number, struct err *err)
 	return rc;
 }
 
+/* A batch whose file somebody deleted, or that is none, will never be read: its tasks are lost,
+ * and the others must not wait for it. Everything else may pass. */
+static bool
+is_lost(struct queue *q, int number, int rc)
+{
+	char path[DISK_PATH];
+	char text[128];
+	struct disk_stat st;
+
+	if (rc == -EINVAL)
+		return true;
+	snprintf(path, sizeof(path), "batches/%d", number);
+	if (disk_readlink(&q->disk, path, text, sizeof(text)) < 0)
+		return false;
+	snprintf(path, sizeof(path), "batches/%.60s", text);
+	return disk_stat(&q->disk, path, &st) == -ENOENT;
+}
+
 int
 load_batches(struct queue *q, struct now now, struct err *err)
 {
 	struct numbers x = { .q = q };
 	int loaded = 0;
+	size_t i = 0;
 
 	pthread_mutex_lock(&q->lock);
 	q->now = now;
+	struct batch_entry *cut = q->nbatches ? q->batches[q->nbatches - 1] : NULL;
 	pthread_mutex_unlock(&q->lock);
-	int rc = disk_list(&q->disk, "batches", on_batch, &x);
+	int rc = cut && !cut->complete ? load_tasks(q, cut) : 0;
+	if (!rc)
+		rc = disk_list(&q->disk, "batches", on_batch, &x);
 	if (rc) {
+		q->missing = 1;
 		free(x.fresh);
 		return err_set(err, rc, "batches: %s", strerror(-rc));
 	}
 	if (x.n)
 		qsort(x.fresh, x.n, sizeof(*x.fresh), by_number);
-	for (size_t i = 0; i < x.n; i++) {
+	for (; i < x.n; i++) {
 		struct err why = { 0 };
 
 		rc = load_one(q, x.fresh[i], &why);
@@ -569,11 +593,15 @@ load_batches(struct queue *q, struct now now, struct err *err)
 			loaded++;
 			continue;
 		}
-		/* tried again at every refresh; the others do not wait for it */
-		log_warnx("batch %d cannot be read and is left out: %s", x.fresh[i], why.text);
-		if (x.fresh[i] > q->last_batch)
-			q->last_batch = x.fresh[i];
+		if (!is_lost(q, x.fresh[i], rc)) {
+			log_warnx("batch %d cannot be read now, and those behind it wait: %s",
+				  x.fresh[i], why.text[0] ? why.text : strerror(-rc));
+			break;
+		}
+		log_warnx("batch %d is lost, and so are its tasks: %s", x.fresh[i], why.text);
+		q->last_batch = x.fresh[i];
 	}
+	q->missing = (int)(x.n - i);
 	free(x.fresh);
 	return loaded;
 }
@@ -658,6 +686,14 @@ queue_refresh(struct queue *q, struct now now, int bays, int reads)
 	int bay = 0;
 
 	pthread_mutex_lock(&q->refresh_lock);
+	pthread_mutex_lock(&q->lock);
+	bool fresh = !bays && q->full_pass > now.boot_ms;
+	pthread_mutex_unlock(&q->lock);
+	if (fresh) {
+		/* one that began after we asked has just ended */
+		pthread_mutex_unlock(&q->refresh_lock);
+		return 0;
+	}
 	int rc = load_batches(q, now, NULL);
 	changed = rc > 0 ? 1 : 0;
 	if (rc >= 0)
@@ -667,6 +703,7 @@ queue_refresh(struct queue *q, struct now now, int bays, int reads)
 		bay = q->refresh_bay;
 	}
 	int64_t merged = 0;
+	int64_t trouble = 0; /* of a bay; the others do not wait for it */
 	for (int n = 0; rc >= 0 && (!bays || n < bays); n++) {
 		if (!next_open(q, &batch, &bay)) {
 			batch = bay = 0; /* from the start again, at the next call */
@@ -674,20 +711,21 @@ queue_refresh(struct queue *q, struct now now, int bays, int reads)
 		}
 		merged = bay_merge(q, q->batches[batch], bay, now);
 		if (merged < 0)
-			break;
-		changed += merged;
+			trouble = merged;
+		else
+			changed += merged;
 		bay++;
 	}
 	if (bays) {
 		q->refresh_batch = batch;
 		q->refresh_bay = bay;
 	}
-	if (bays && rc >= 0 && merged >= 0)
+	if (bays && rc >= 0)
 		check_done_bay(q, now);
-	int64_t got = rc < 0 || merged < 0 ? 0 : read_ends(q, reads);
-	int64_t out = rc < 0 ? rc : merged < 0 ? merged : got < 0 ? got : changed + got;
+	int64_t got = rc < 0 ? 0 : read_ends(q, reads);
+	int64_t out = rc < 0 ? rc : trouble ? trouble : got < 0 ? got : changed + got;
 	pthread_mutex_lock(&q->lock);
-	if (out >= 0 && !bays)
+	if (out >= 0 && !bays && !q->missing)
 		q->full_pass = now.boot_ms;
 	queue_notify(q);
 	pthread_mutex_unlock(&q->lock);

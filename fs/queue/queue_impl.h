@@ -28,6 +28,8 @@ struct batch_entry {
 	struct batch batch;
 	struct bay *bays;
 	int nbays;
+	int64_t loaded; /* lines in the index */
+	bool complete;	/* all of them */
 };
 
 enum phase {
@@ -92,7 +94,8 @@ struct queue {
 	struct index *index;
 	struct batch_entry **batches;
 	int nbatches;
-	int last_batch; /* highest number seen */
+	int last_batch; /* highest number that is loaded or given up */
+	int missing;	/* batches that are there, but cannot be read now */
 	int64_t serials;
 	void *leases; /* tsearch(3) tree of struct lease */
 	int64_t held;
@@ -227,6 +230,9 @@ bay_sync(struct queue *q, const struct place *p);
 
 /* ---- discover.c ---- */
 
+/* How far a task is known: the claim and the end of attempt k as 2k and 2k + 1. */
+uint64_t
+task_progress(const struct task *t);
 /* Take over what a fold says, unless more is known already. [under lock] */
 bool
 apply_fold(struct queue *q, int64_t serial, unsigned link, bool is_end, const struct fold *f);
@@ -236,7 +242,8 @@ apply_found(struct queue *q, int64_t serial, unsigned attempt, const char *text)
 /* List a bay and take over what is there. Returns how many tasks changed, or an errno. */
 int64_t
 bay_merge(struct queue *q, struct batch_entry *entry, int bay, struct now now);
-/* Open and load batches that are new. Returns how many, or an errno. */
+/* Open and load batches that are new, strictly in their order: which of two tasks of one id
+ * counts is decided by it. Returns how many; q->missing tells what stands in the way. */
 int
 load_batches(struct queue *q, struct now now, struct err *err);
 

@@ -14,6 +14,8 @@
 #include <string.h>
 #include <unistd.h>
 
+enum { AGAIN_MS = 500, RACE_MS = 20 };
+
 struct submission {
 	struct queue *q;
 	struct builder *builder;
@@ -21,7 +23,7 @@ struct submission {
 	FILE *receipt;	 /* an unlinked local file */
 	int64_t checked; /* serials up to here are no news to the builder */
 	bool fed;	 /* something is in the builder or cut */
-	int taken;	 /* -EEXIST once an id was found to be taken: for good */
+	int taken;	 /* why complete text could not be taken: for good */
 	struct err why;
 	bool rejected; /* the receipt says so */
 	struct submission_totals totals;
@@ -110,7 +112,16 @@ submission_feed(struct submission *s, const char *data, size_t len, struct err *
 	struct err why = { 0 };
 
 	s->fed = true;
-	int rc = ingest_feed(s->ingest, data, len, &why);
+	int rc = 0;
+	if (!s->builder) {
+		s->builder = builder_new(s->q->tmp, &why);
+		if (s->builder)
+			ingest_to(s->ingest, s->builder);
+		else
+			rc = -EIO;
+	}
+	if (!rc)
+		rc = ingest_feed(s->ingest, data, len, &why);
 	if (err)
 		*err = why;
 	return rc ? reject(s, rc, &why) : 0;
@@ -187,7 +198,9 @@ publish(struct submission *s, int number, const char *submitter, struct now now,
 	snprintf(path, sizeof(path), "batches/%d", number);
 	rc = chain_cas(&q->disk, path, text, found);
 	if (rc == 1)
-		rc = disk_sync(&q->disk, "batches") ? -EIO : 1;
+		/* it stands: from here on only success may be told */
+		while (disk_sync(&q->disk, "batches") && !atomic_load(&q->disk.stopping))
+			disk_pause(&q->disk, AGAIN_MS);
 	else
 		disk_unlink(&q->disk, file); /* ours alone: nobody has heard its name */
 	if (rc < 0)
@@ -215,6 +228,9 @@ commit_builder(struct submission *s, const char *submitter, struct now now, stru
 		int rc = reload(q, now, err);
 		if (rc)
 			return rc;
+		if (q->missing)
+			return err_set(err, -EIO, "a batch of the run cannot be read now, so nothing "
+				       "can be compared with it");
 		pthread_mutex_lock(&q->lock);
 		int64_t upto = q->serials;
 		/* taken together: a batch that comes later must win the race for this number */
@@ -236,6 +252,7 @@ commit_builder(struct submission *s, const char *submitter, struct now now, stru
 			return rc;
 		if (rc == 1)
 			break;
+		disk_pause(&q->disk, RACE_MS); /* the listing may be a moment behind */
 	}
 	s->totals.tasks += builder_count(s->builder);
 	s->totals.batches++;
@@ -258,9 +275,11 @@ submission_commit(struct submission *s, const char *submitter, struct now now, s
 	if (!s->fed)
 		return 0; /* shells close a file before they write to it */
 	int rc = ingest_flush(s->ingest, &why);
-	if (!rc && builder_count(s->builder))
+	bool committing = !rc && builder_count(s->builder);
+	if (committing)
 		rc = commit_builder(s, submitter, now, &why);
-	if (rc == -EEXIST) {
+	if (rc && committing) {
+		/* what a close was told stays true */
 		s->taken = rc;
 		s->why = why;
 	}
@@ -269,15 +288,11 @@ submission_commit(struct submission *s, const char *submitter, struct now now, s
 			*err = why;
 		return rc;
 	}
-	/* what follows, if anything, is another batch */
-	struct builder *next = builder_new(s->q->tmp, err);
-	if (!next)
-		return -ENOMEM;
+	/* what follows, if anything, is another batch; it gets a builder when it comes */
 	builder_free(s->builder);
-	s->builder = next;
+	s->builder = NULL;
 	s->checked = 0;
 	s->fed = false;
-	ingest_to(s->ingest, next);
 	return 0;
 }
 
