@@ -145,7 +145,7 @@ attempt_accept(const struct attempt *a, const struct run_info *run, const struct
 	const char *folder = strrchr(a->results, '/') + 1;
 
 	snprintf(path, sizeof(path), "%s/results/%s", run->run, c->name);
-	snprintf(tmp, sizeof(tmp), "%s/results/.%.200s.%s", run->run, c->name,
+	snprintf(tmp, sizeof(tmp), "%s/results/.%ld.%s", run->run, (long)getpid(),
 		 owner_random(c->owner));
 	unlink(tmp);
 	if (symlink(folder, tmp) < 0 || rename(tmp, path) < 0)

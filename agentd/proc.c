@@ -23,7 +23,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { KILL_PAUSE_MS = 5 };
+enum { KILL_PAUSE_MS = 5, KILL_ROUNDS = 1000 };
 
 /* ---- the tree ---- */
 
@@ -111,11 +111,12 @@ reap_all(void)
 }
 
 /* Kill every descendant of this process until there is none: one may fork while it is looked
- * for, but not faster than for ever, since each round kills the parents. */
+ * for, but not for long, since each round kills the parents. What hangs in the kernel for seconds
+ * is left to it: the attempt must end all the same. */
 static void
 kill_descendants(void)
 {
-	while (signal_tree(getpid(), SIGKILL) > 0) {
+	for (int i = 0; i < KILL_ROUNDS && signal_tree(getpid(), SIGKILL) > 0; i++) {
 		reap_all();
 		poll(NULL, 0, KILL_PAUSE_MS);
 	}
@@ -136,7 +137,9 @@ remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
 void
 remove_tree(const char *path)
 {
-	nftw(path, remove_one, 32, FTW_DEPTH | FTW_PHYS | FTW_MOUNT);
+	/* the second time enters what the first had to open */
+	for (int i = 0; i < 2; i++)
+		nftw(path, remove_one, 32, FTW_DEPTH | FTW_PHYS | FTW_MOUNT);
 }
 
 /* ---- the agent ---- */
@@ -149,6 +152,8 @@ become_agent(const struct proc_spec *s, int fd)
 
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
+	signal(SIGPIPE, SIG_DFL); /* agentd ignores it */
+	prctl(PR_SET_PDEATHSIG, SIGKILL); /* should the guard be killed as well */
 	setsid();
 	int in = open(s->stdin_path, O_RDONLY);
 	if (in < 0 || dup2(in, STDIN_FILENO) < 0 || dup2(s->output_fd, STDOUT_FILENO) < 0 ||
@@ -156,17 +161,18 @@ become_agent(const struct proc_spec *s, int fd)
 		goto fail;
 	if (in > STDERR_FILENO)
 		close(in);
-	if (s->memory > 0) {
-		const struct rlimit limit = { (rlim_t)s->memory, (rlim_t)s->memory };
-
-		if (setrlimit(RLIMIT_AS, &limit) < 0)
-			goto fail;
-	}
 	const struct rlimit no_core = { 0, 0 };
 	setrlimit(RLIMIT_CORE, &no_core);
 	for (char *const *e = s->env; *e; e++)
 		if (putenv(*e))
 			goto fail;
+	if (s->memory > 0) {
+		/* last: what we have mapped ourselves may be above it already */
+		const struct rlimit limit = { (rlim_t)s->memory, (rlim_t)s->memory };
+
+		if (setrlimit(RLIMIT_AS, &limit) < 0)
+			goto fail;
+	}
 	execvp(s->argv[0], s->argv);
 fail:;
 	int code = errno;

@@ -54,6 +54,7 @@ struct super {
 	struct proc proc;
 	bool lost;	/* the claim is another's: write no end */
 	bool preempted; /* SIGTERM: leave after this attempt */
+	int64_t hold_until; /* no claims before */
 	int64_t next_touch, kill_at, next_try, trouble_ms, trouble_since;
 	char env_text[ENV_MAX][PATH_MAX + 700];
 	char *env[ENV_MAX + 1];
@@ -288,8 +289,9 @@ idle_start(struct super *s)
 		write_end(s, verb);
 		attempt_end(&s->attempt);
 		claim_close(&s->claim);
-		s->next_try = now_ms() + TROUBLE_LAST_MS;
-		return IDLE;
+		/* and let nothing wake us before: a broken node must not go through the whole queue */
+		s->hold_until = s->next_try = now_ms() + TROUBLE_LAST_MS;
+		return s->preempted ? leave(s, EXIT_PREEMPTED) : IDLE;
 	}
 	log_info("task %s@%u: started", s->claim.name, s->claim.attempt);
 	s->next_touch = now_ms() + touch_every(s);
@@ -425,7 +427,10 @@ turn(struct super *s)
 	bool working = s->state != IDLE;
 	struct pollfd p[2] = {
 		{ .fd = s->signal_fd, .events = POLLIN },
-		{ .fd = working ? s->proc.fd : s->ready_fd, .events = POLLIN },
+		{ .fd = working			      ? s->proc.fd :
+			s->hold_until > now_ms() ? -1 :
+						   s->ready_fd,
+		  .events = POLLIN },
 	};
 	int n = poll(p, 2, wait_ms(s));
 

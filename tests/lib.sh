@@ -234,7 +234,12 @@ start_watchdog() {
 		echo "# watchdog: over after $limit s"
 		own_mounts 5 | while read -r path; do abort_mount "$path"; done
 		kill -TERM "$main_pid"
-		read -r -t 5 _ <>"$scratch/never"
+		read -r -t 30 _ <>"$scratch/never" # the shell may be in the middle of a read
+		for path in /proc/[0-9]*; do
+			[ "$path" = "/proc/$BASHPID" ] || kill_children "${path#/proc/}"
+		done
+		own_mounts 5 | while read -r path; do detach "$path"; done
+		[ -n "$(own_mounts 5)" ] || rm -rf --one-file-system "$scratch"
 		kill -KILL "$main_pid"
 	) &
 	watchdog=$!

@@ -40,30 +40,43 @@ load_payload(struct mount *m, int64_t serial, const char *name, unsigned attempt
 	return 0;
 }
 
-bool
+void
+undo_claim(struct mount *m, const struct grant *g, enum delivery d)
+{
+	/* what cannot be read now is offered again after a while, and counts nothing */
+	queue_end(m->q, g->serial, g->attempt, END_FREED,
+		  d == UNREADABLE ? WHY_NOT_ITS_FAULT : WHY_UNDELIVERED, NULL, now_read());
+}
+
+enum delivery
 reply_claim(struct mount *m, fuse_req_t req, struct fuse_file_info *fi, const struct grant *g,
 	    bool from_next)
 {
 	struct handle h = { .kind = HANDLE_CLAIM, .serial = g->serial, .attempt = g->attempt,
+			    .seq = g->seq,
 			    .rdwr = (fi->flags & O_ACCMODE) == O_RDWR, .from_next = from_next };
 
-	/* a payload that cannot be read now is tried again by the read, which can say why */
-	if (load_payload(m, g->serial, g->name, g->attempt, from_next, &h.text, &h.size))
-		h.text = NULL;
+	int rc = load_payload(m, g->serial, g->name, g->attempt, from_next, &h.text, &h.size);
+	if (rc) {
+		log_warnx("task %s@%u: its payload cannot be read: %s", g->name, g->attempt,
+			  strerror(-rc));
+		fuse_reply_err(req, -rc);
+		return UNREADABLE;
+	}
 	fi->fh = handle_open(m, &h);
 	if (!fi->fh) {
 		free(h.text);
 		fuse_reply_err(req, ENOMEM);
-		return false;
+		return NOBODY_THERE;
 	}
 	fi->direct_io = 1;
 	fi->noflush = 1;
 	if (fuse_reply_open(req, fi) != -ENOENT)
-		return true;
+		return DELIVERED;
 	/* the opener is gone and will not release it */
 	if (handle_close(m, fi->fh, &h))
 		free(h.text);
-	return false;
+	return NOBODY_THERE;
 }
 
 void
@@ -96,6 +109,17 @@ open_error(int rc)
 	return rc == -ESHUTDOWN ? EAGAIN : -rc;
 }
 
+static void
+hand_over(struct mount *m, struct job *job, const struct grant *g, bool from_next)
+{
+	enum delivery d = NOBODY_THERE;
+
+	if (job_claim_reply(m, job))
+		d = reply_claim(m, job->req, &job->fi, g, from_next);
+	if (d != DELIVERED)
+		undo_claim(m, g, d);
+}
+
 /* next with O_NONBLOCK */
 void
 job_next(struct mount *m, struct job *job)
@@ -115,8 +139,8 @@ job_next(struct mount *m, struct job *job)
 		rc = -ENODATA;
 	if (rc)
 		job_reply_err(m, job, open_error(rc));
-	else if (!job_claim_reply(m, job) || !reply_claim(m, job->req, &job->fi, &g, true))
-		queue_end(m->q, g.serial, g.attempt, END_FREED, WHY_UNDELIVERED, NULL, now_read());
+	else
+		hand_over(m, job, &g, true);
 }
 
 /* queue/<tier>/T@k, O_RDWR */
@@ -130,8 +154,8 @@ job_open_claim(struct mount *m, struct job *job)
 
 	if (rc)
 		job_reply_err(m, job, open_error(rc));
-	else if (!job_claim_reply(m, job) || !reply_claim(m, job->req, &job->fi, &g, false))
-		queue_end(m->q, g.serial, g.attempt, END_FREED, WHY_UNDELIVERED, NULL, now_read());
+	else
+		hand_over(m, job, &g, false);
 }
 
 /* The first read of a handle, and any read after its payload was let go. */
@@ -157,15 +181,17 @@ job_read_payload(struct mount *m, struct job *job)
 	size_t at = (size_t)job->off < size ? (size_t)job->off : size;
 	size_t n = size - at < job->size ? size - at : job->size;
 	/* answered from our own copy: the handle's may be let go at any time */
-	if (job_claim_reply(m, job))
-		fuse_reply_buf(job->req, text + at, n);
+	if (job_claim_reply(m, job) && fuse_reply_buf(job->req, text + at, n) == 0 &&
+	    h.kind == HANDLE_CLAIM)
+		queue_delivered(m->q, h.serial, h.attempt);
 	handle_text(m, job->fi.fh, text, size, false);
 }
 
 void
 job_closed(struct mount *m, struct job *job)
 {
-	queue_closed(m->q, job->serial, job->attempt, job->nonblock, now_read());
+	if (queue_is_grant(m->q, job->serial, job->attempt, job->seq))
+		queue_closed(m->q, job->serial, job->attempt, job->nonblock, now_read());
 }
 
 static void
@@ -183,8 +209,13 @@ reply_rc(struct mount *m, struct job *job, int rc)
 void
 job_end(struct mount *m, struct job *job)
 {
-	reply_rc(m, job, queue_end(m->q, job->serial, job->attempt, job->outcome, job->reason,
-				   job->note, now_read()));
+	/* a descriptor speaks for the claim it was given, not for one made again under its number */
+	int rc = job->seq && !queue_is_grant(m->q, job->serial, job->attempt, job->seq) ?
+			 -ESTALE :
+			 queue_end(m->q, job->serial, job->attempt, job->outcome, job->reason,
+				   job->note, now_read());
+
+	reply_rc(m, job, rc);
 }
 
 /* This daemon was frozen: look what happened before an agent is told that it still holds. */

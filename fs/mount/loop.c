@@ -27,6 +27,8 @@ enum {
 	TURN_MAX_MS = 250,
 	TICK_MAX_MS = 60000, /* receipts expire with the tick */
 	LEAVE_MS = 150,
+	LEAVE_HELD_MS = 800,
+	BEAT_AGAIN_MS = 1000, /* between beats that are asked for */
 	LEAVE_TURN_MS = 5,
 	REQUESTS_A_TURN = 64,
 };
@@ -41,7 +43,9 @@ struct loop {
 	pthread_cond_t stopped;
 	int64_t due[DUTIES];
 	bool running[DUTIES];
+	int64_t asked[DUTIES]; /* due again at, asked for while it ran; 0 = not */
 	bool stop;
+	int64_t beat_asked;
 	bool beat_now; /* not at the next time, but at once */
 	int64_t idle_ms; /* pause between two passes for idle agents */
 	bool idle;	 /* agents wait and there is nothing for them */
@@ -68,6 +72,10 @@ duty_done(struct loop *l, enum duty d, int64_t in_ms)
 	pthread_mutex_lock(&l->lock);
 	l->running[d] = false;
 	l->due[d] = now_read().boot_ms + in_ms;
+	/* what was asked for meanwhile is not forgotten */
+	if (l->asked[d] && l->asked[d] < l->due[d])
+		l->due[d] = l->asked[d];
+	l->asked[d] = 0;
 	pthread_mutex_unlock(&l->lock);
 	ssize_t n = write(l->m->refresh_fd, &one, sizeof(one));
 	(void)n;
@@ -128,7 +136,7 @@ do_refresh(struct mount *m, struct job *job)
 	queue_stats(m->q, &s);
 	pthread_mutex_lock(&l->lock);
 	l->reading &= s.count[TASK_UNREAD] > 0;
-	if (n < 0 || !idle || n > 0)
+	if (n < 0 || !idle)
 		l->idle_ms = IDLE_FIRST_MS;
 	else if (l->idle_ms < IDLE_LAST_MS)
 		l->idle_ms *= 2;
@@ -168,7 +176,7 @@ start_duties(struct loop *l, int64_t now_ms)
 		}
 		pthread_mutex_unlock(&l->lock);
 		if (start)
-			work_add(l->m, &job);
+			work_add_duty(l->m, &job);
 	}
 	return next;
 }
@@ -177,7 +185,9 @@ static void
 duty_at(struct loop *l, enum duty d, int64_t when)
 {
 	pthread_mutex_lock(&l->lock);
-	if (when < l->due[d])
+	if (l->running[d])
+		l->asked[d] = l->asked[d] && l->asked[d] < when ? l->asked[d] : when;
+	else if (when < l->due[d])
 		l->due[d] = when;
 	pthread_mutex_unlock(&l->lock);
 }
@@ -189,6 +199,7 @@ consider_idle(struct loop *l, int64_t now_ms)
 	struct mount *m = l->m;
 	int waiting[TIERS_MAX] = { 0 };
 	bool idle = false;
+	bool begins = false;
 
 	park_count(m, waiting);
 	handles_poll(m, waiting);
@@ -198,11 +209,12 @@ consider_idle(struct loop *l, int64_t now_ms)
 	pthread_mutex_lock(&l->lock);
 	if (idle && !l->idle) {
 		l->idle_ms = IDLE_FIRST_MS;
-		if (!l->running[DUTY_REFRESH])
-			l->due[DUTY_REFRESH] = now_ms;
+		begins = true;
 	}
 	l->idle = idle;
 	pthread_mutex_unlock(&l->lock);
+	if (begins)
+		duty_at(l, DUTY_REFRESH, now_ms);
 	if (atomic_load(&m->want_refresh)) {
 		int64_t at = m->last_refresh + REFRESH_MIN_MS;
 
@@ -256,9 +268,14 @@ beat(void *arg)
 static void
 beat_soon(struct loop *l)
 {
+	int64_t now_ms = now_read().boot_ms;
+
 	pthread_mutex_lock(&l->lock);
-	l->beat_now = true;
-	pthread_cond_broadcast(&l->stopped);
+	if (now_ms - l->beat_asked >= BEAT_AGAIN_MS) {
+		l->beat_asked = now_ms;
+		l->beat_now = true;
+		pthread_cond_broadcast(&l->stopped);
+	}
 	pthread_mutex_unlock(&l->lock);
 }
 
@@ -358,7 +375,8 @@ housekeeping(struct loop *l, int64_t now_ms)
 	duty_at(l, DUTY_TICK, queue_tick_at(m->q));
 	if (queue_wants_beat(m->q))
 		beat_soon(l);
-	wait = sooner(wait, start_duties(l, now_ms));
+	if (!atomic_load(&m->leaving))
+		wait = sooner(wait, start_duties(l, now_ms));
 	wait = sooner(wait, work_deadlines(m, now_ms));
 	wait = sooner(wait, opendir_answer(m, now_ms, false));
 	return wait;
@@ -458,14 +476,20 @@ loop_run(struct mount *m)
 	l.stop = true;
 	pthread_cond_broadcast(&l.stopped);
 	pthread_mutex_unlock(&l.lock);
-	bool clean = work_stop(m, LEAVE_MS);
+	/* a claim that is still held is worth some patience with the storage */
+	bool clean = work_stop(m, queue_held(m->q) ? LEAVE_HELD_MS : LEAVE_MS);
 	if (!clean) {
 		/* a thread hangs in the storage: the kernel takes everything with the process */
 		log_warnx("the storage does not answer; leaving without a farewell");
 		_exit(1);
 	}
-	if (beating)
-		pthread_join(l.beat, NULL);
+	struct timespec until;
+	clock_gettime(CLOCK_REALTIME, &until);
+	until.tv_sec += 1;
+	if (beating && pthread_timedjoin_np(l.beat, NULL, &until)) {
+		log_warnx("a beat hangs in the storage; leaving without a farewell");
+		_exit(1);
+	}
 	close(l.signal_fd);
 	close(l.epoll_fd);
 	pthread_mutex_destroy(&l.lock);

@@ -16,10 +16,13 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/mount.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+enum { FILES_WANTED = 65536 };
 
 struct options {
 	char *run, *mountpoint;
@@ -193,6 +196,7 @@ kernel_patience(void)
 /* ---- going to the background ---- */
 
 static int ready_fd = -1;
+static int log_fd = -1;
 
 /* Fork before there is any thread; the parent stays until the child says how it went. */
 static int
@@ -222,7 +226,7 @@ background(void)
 }
 
 static void
-say_ready(int log_fd)
+say_ready(void)
 {
 	if (ready_fd < 0)
 		return;
@@ -249,15 +253,13 @@ serve_run(struct options *o, struct fuse_args *args, struct mount *m)
 	const struct queue_options qo = { .join = true, .tmp = o->tmp };
 	char source[PATH_MAX + 64];
 	sigset_t set;
-	int log_fd = -1;
 
-	if (o->log)
-		log_fd = open(o->log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-	if (o->log && log_fd < 0) {
-		fprintf(stderr, "raserfs: %s: %s\n", o->log, strerror(errno));
-		return 1;
+	/* each submission, batch and client takes some */
+	struct rlimit files;
+	if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
+		files.rlim_cur = files.rlim_max < FILES_WANTED ? files.rlim_max : FILES_WANTED;
+		setrlimit(RLIMIT_NOFILE, &files);
 	}
-
 	/* every thread inherits this; the loop reads them from a descriptor */
 	sigemptyset(&set);
 	sigaddset(&set, SIGTERM);
@@ -286,7 +288,7 @@ serve_run(struct options *o, struct fuse_args *args, struct mount *m)
 		      fcntl(fuse_session_fd(m->se), F_GETFL) | O_NONBLOCK);
 		rc = work_start(m);
 		if (!rc) {
-			say_ready(log_fd);
+			say_ready();
 			rc = loop_run(m);
 		}
 		if (rc)
@@ -345,6 +347,21 @@ main(int argc, char **argv)
 		if (mnt) {
 			free(o.mountpoint);
 			o.mountpoint = mnt;
+		}
+	}
+	if (o.log) {
+		log_fd = open(o.log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+		if (log_fd < 0) {
+			fprintf(stderr, "raserfs: %s: %s\n", o.log, strerror(errno));
+			goto out;
+		}
+	}
+	if (o.tmp) {
+		char *tmp = realpath(o.tmp, NULL);
+
+		if (tmp) {
+			free(o.tmp);
+			o.tmp = tmp;
 		}
 	}
 	if (o.debug) {

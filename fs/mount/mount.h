@@ -106,6 +106,7 @@ struct handle {
 	uint64_t ino;
 	int64_t serial;
 	unsigned attempt;
+	uint64_t seq; /* HANDLE_CLAIM: of the claim itself */
 	char *text; /* payload or snapshot, allocated */
 	size_t size;
 	uint64_t generation; /* as last read, for poll */
@@ -154,6 +155,7 @@ struct job {
 	uint64_t ino;
 	int64_t serial;
 	unsigned attempt;
+	uint64_t seq; /* of the claim that is meant, 0 = whichever it is */
 	int tier;
 	struct claimer by;
 	enum outcome outcome;
@@ -173,6 +175,10 @@ struct job {
 /* Hand a copy of the job to a worker. When memory is out its request is answered ENOMEM. */
 void
 work_add(struct mount *m, const struct job *job);
+/* The same for a duty: they have threads of their own, so that no request that hangs in the
+ * storage can keep a daemon that beats from looking after its claims. */
+void
+work_add_duty(struct mount *m, const struct job *job);
 /* True once: the caller must answer the request. False when the deadline answered it. */
 bool
 job_claim_reply(struct mount *m, struct job *job);
@@ -240,10 +246,18 @@ void
 job_cancel(struct mount *m, struct job *job);
 void
 job_reopen(struct mount *m, struct job *job);
-/* Answer an open with a claim that was just won; false: nobody is there any more. */
-bool
+enum delivery {
+	DELIVERED,
+	NOBODY_THERE, /* the opener is gone, or was told an error of our own */
+	UNREADABLE,   /* the payload cannot be read; the opener was told so */
+};
+/* Answer an open with a claim that was just won. */
+enum delivery
 reply_claim(struct mount *m, fuse_req_t req, struct fuse_file_info *fi, const struct grant *g,
 	    bool from_next);
+/* Give back a claim that could not be delivered. */
+void
+undo_claim(struct mount *m, const struct grant *g, enum delivery d);
 /* The verb in a write, as a job; 0 or a positive errno. */
 int
 parse_verb(const char *text, size_t size, struct job *job);
@@ -264,6 +278,9 @@ void
 new_create(struct mount *m, fuse_req_t req, const char *name, struct fuse_file_info *fi);
 void
 new_open(struct mount *m, fuse_req_t req, int64_t number, struct fuse_file_info *fi);
+/* A descriptor is closed; true when it was the last one that could write. */
+bool
+new_closed(struct mount *m, int64_t number, bool wrote);
 /* 0 or a positive errno. */
 int
 new_unlink(struct mount *m, const char *name);
@@ -340,7 +357,7 @@ struct mount {
 	struct park *park;
 	struct new_file *news;
 	int64_t last_new;
-	struct work *work;
+	struct work *work, *duty_work;
 };
 
 enum { REFRESH_MIN_MS = 1000 }; /* between refreshes for those who list and look up */

@@ -265,6 +265,16 @@ new_open(struct mount *m, fuse_req_t req, int64_t number, struct fuse_file_info 
 		fuse_reply_open(req, fi);
 }
 
+bool
+new_closed(struct mount *m, int64_t number, bool wrote)
+{
+	pthread_mutex_lock(&m->lock);
+	struct new_file *f = find_number(m, number);
+	bool last = f && wrote && --f->opened == 0;
+	pthread_mutex_unlock(&m->lock);
+	return last;
+}
+
 int
 new_unlink(struct mount *m, const char *name)
 {
@@ -422,7 +432,7 @@ job_new_release(struct mount *m, struct job *job)
 	if (!f)
 		return;
 	pthread_mutex_lock(&m->lock);
-	bool last = job->nonblock && --f->opened == 0;
+	bool last = job->off;
 	f->users--; /* the descriptor's */
 	f->expires = now_read().boot_ms + m->conf->receipts_ms;
 	pthread_mutex_unlock(&m->lock);

@@ -295,8 +295,6 @@ read_payload(fuse_req_t req, struct handle *h, size_t size, off_t off, struct fu
 {
 	struct mount *m = mount_of(req);
 
-	if (h->kind == HANDLE_CLAIM)
-		queue_delivered(m->q, h->serial, h->attempt);
 	if (!h->text) {
 		const struct job job = { .fn = job_read_payload, .req = req, .fi = *fi,
 					 .size = size, .off = off };
@@ -305,6 +303,8 @@ read_payload(fuse_req_t req, struct handle *h, size_t size, off_t off, struct fu
 		return;
 	}
 	reply_slice(req, h->text, h->size, off, size);
+	if (h->kind == HANDLE_CLAIM)
+		queue_delivered(m->q, h->serial, h->attempt);
 	/* a claim may be held for hours: once read to its end its payload is let go */
 	if (h->kind == HANDLE_CLAIM && (size_t)off >= h->size)
 		handle_text(m, fi->fh, NULL, 0, true);
@@ -377,6 +377,7 @@ op_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size, off_t off
 	}
 	job.serial = h.serial;
 	job.attempt = h.attempt;
+	job.seq = h.seq;
 	if (h.kind == HANDLE_NEW) {
 		job.fn = job_new_write;
 		job.number = h.new_id;
@@ -427,14 +428,18 @@ op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 
 	(void)ino;
 	if (handle_close(m, fi->fh, &h)) {
-		struct job job = { .serial = h.serial, .attempt = h.attempt, .nonblock = h.rdwr,
-				   .number = h.new_id };
+		struct job job = { .serial = h.serial, .attempt = h.attempt, .seq = h.seq,
+				   .nonblock = h.rdwr, .number = h.new_id };
+
 
 		free(h.text);
 		if (h.kind == HANDLE_CLAIM && queue_is_held(m->q, h.serial, h.attempt))
 			job.fn = job_closed;
-		else if (h.kind == HANDLE_NEW)
+		if (h.kind == HANDLE_NEW) {
+			/* here, in order with a rename that may follow */
+			job.off = new_closed(m, h.new_id, h.rdwr);
 			job.fn = job_new_release;
+		}
 		if (job.fn)
 			work_add(m, &job);
 	}

@@ -242,13 +242,16 @@ put_back(struct mount *m, uint32_t i)
 static void
 deliver(struct mount *m, int tier, uint32_t i, struct job *job, const struct grant *g)
 {
+	enum delivery d = NOBODY_THERE;
+
 	do {
-		if (!finish_tried(m, i))
+		if (finish_tried(m, i))
+			d = reply_claim(m, job->req, &job->fi, g, true);
+		else
 			fuse_reply_err(job->req, EINTR);
-		else if (reply_claim(m, job->req, &job->fi, g, true))
-			return;
-	} while ((i = take_first(m, tier, job)));
-	queue_end(m->q, g->serial, g->attempt, END_FREED, WHY_UNDELIVERED, NULL, now_read());
+	} while (d == NOBODY_THERE && (i = take_first(m, tier, job)));
+	if (d != DELIVERED)
+		undo_claim(m, g, d);
 }
 
 /* A worker: claim for the waiters of a tier as long as there are both. */
@@ -269,11 +272,13 @@ try_waiters(struct mount *m, struct job *self)
 			deliver(m, tier, i, &job, &g);
 			continue;
 		}
-		if (rc == -EAGAIN || rc == -ESHUTDOWN) {
+		if (rc == -EAGAIN && !atomic_load(&m->leaving)) {
 			if (!put_back(m, i))
 				fuse_reply_err(job.req, EINTR);
 			break;
 		}
+		if (rc == -ESHUTDOWN)
+			rc = -EAGAIN;
 		fuse_reply_err(job.req, finish_tried(m, i) ? -rc : EINTR);
 	}
 	pthread_mutex_lock(&m->lock);

@@ -10,7 +10,7 @@
 #include <signal.h>
 #include <stdlib.h>
 
-enum { WORKERS = 16 };
+enum { WORKERS = 16, DUTY_WORKERS = 4 };
 
 struct work {
 	pthread_mutex_t lock;
@@ -68,16 +68,16 @@ worker(void *arg)
 	return NULL;
 }
 
-int
-work_start(struct mount *m)
+/* A pool of its own threads; NULL when there can be none. */
+static struct work *
+pool_new(struct mount *m, int threads)
 {
 	struct work *w = calloc(1, sizeof(*w));
 	pthread_attr_t attr;
 
 	if (!w)
-		return -ENOMEM;
+		return NULL;
 	w->m = m;
-	m->work = w;
 	pthread_mutex_init(&w->lock, NULL);
 	pthread_cond_init(&w->more, NULL);
 	pthread_condattr_t mono;
@@ -89,7 +89,7 @@ work_start(struct mount *m)
 	pthread_attr_init(&attr);
 	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
 	int rc = 0;
-	for (int i = 0; i < WORKERS && !rc; i++) {
+	for (int i = 0; i < threads && !rc; i++) {
 		pthread_t t;
 
 		rc = -pthread_create(&t, &attr, worker, w);
@@ -97,13 +97,20 @@ work_start(struct mount *m)
 			w->threads++;
 	}
 	pthread_attr_destroy(&attr);
-	return w->threads ? 0 : rc;
+	return w->threads ? w : NULL;
 }
 
-void
-work_add(struct mount *m, const struct job *job)
+int
+work_start(struct mount *m)
 {
-	struct work *w = m->work;
+	m->work = pool_new(m, WORKERS);
+	m->duty_work = pool_new(m, DUTY_WORKERS);
+	return m->work && m->duty_work ? 0 : -EAGAIN;
+}
+
+static void
+pool_add(struct work *w, const struct job *job)
+{
 	struct job *j = malloc(sizeof(*j));
 
 	if (!j) {
@@ -122,6 +129,18 @@ work_add(struct mount *m, const struct job *job)
 	w->last = j;
 	pthread_cond_signal(&w->more);
 	pthread_mutex_unlock(&w->lock);
+}
+
+void
+work_add(struct mount *m, const struct job *job)
+{
+	pool_add(m->work, job);
+}
+
+void
+work_add_duty(struct mount *m, const struct job *job)
+{
+	pool_add(m->duty_work, job);
 }
 
 bool
@@ -188,22 +207,16 @@ work_is_idle(struct mount *m)
 	return idle;
 }
 
-bool
-work_stop(struct mount *m, int ms)
+/* Let a pool's threads end; true, and it is freed, when all have done so in time. */
+static bool
+pool_stop(struct work *w, const struct timespec *until)
 {
-	struct work *w = m->work;
-	struct timespec until;
-
-	clock_gettime(CLOCK_MONOTONIC, &until);
-	until.tv_nsec += ms % 1000 * 1000000L;
-	until.tv_sec += ms / 1000 + until.tv_nsec / 1000000000L;
-	until.tv_nsec %= 1000000000L;
 	pthread_mutex_lock(&w->lock);
 	w->stop = true;
 	pthread_cond_broadcast(&w->more);
 	int rc = 0;
 	while (w->threads && rc != ETIMEDOUT)
-		rc = pthread_cond_timedwait(&w->ended, &w->lock, &until);
+		rc = pthread_cond_timedwait(&w->ended, &w->lock, until);
 	bool all = !w->threads;
 	pthread_mutex_unlock(&w->lock);
 	if (all) {
@@ -211,7 +224,19 @@ work_stop(struct mount *m, int ms)
 		pthread_cond_destroy(&w->more);
 		pthread_cond_destroy(&w->ended);
 		free(w);
-		m->work = NULL;
 	}
 	return all;
+}
+
+bool
+work_stop(struct mount *m, int ms)
+{
+	struct timespec until;
+
+	clock_gettime(CLOCK_MONOTONIC, &until);
+	until.tv_nsec += ms % 1000 * 1000000L;
+	until.tv_sec += ms / 1000 + until.tv_nsec / 1000000000L;
+	until.tv_nsec %= 1000000000L;
+	bool all = pool_stop(m->work, &until);
+	return pool_stop(m->duty_work, &until) && all;
 }

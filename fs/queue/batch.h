@@ -69,7 +69,6 @@ struct batch {
 	int64_t submitted; /* wall seconds of the submitter */
 	int64_t base;	   /* serial of its line 1 */
 	int64_t lines;	   /* highest line */
-	int64_t last_used;
 	void *db; /* sqlite3 *, or NULL while closed */
 	void *payload; /* sqlite3_stmt * */
 	pthread_mutex_t lock;

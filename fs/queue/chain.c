@@ -219,13 +219,17 @@ chain_read(struct disk *disk, const char *path, char text[LINK_TEXT])
 int
 chain_cas(struct disk *disk, const char *path, const char *text, char found[LINK_TEXT])
 {
+	bool unknown = false; /* a create of ours may still arrive */
+
 	for (int wait = 10;; wait = wait < 2000 ? wait * 2 : 2000) {
 		int made = disk_symlink(disk, text, path);
 		int seen = chain_read(disk, path, found);
 
+		unknown |= made && made != -EEXIST && !is_clean_failure(made);
+
 		if (!seen)
 			return strcmp(found, text) == 0;
-		if (seen == -ENOENT && is_clean_failure(made))
+		if (seen == -ENOENT && is_clean_failure(made) && !unknown)
 			return made;
 		/* unknown: the very same create again, and nothing else, until it is answered */
 		if (atomic_load(&disk->stopping))

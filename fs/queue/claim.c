@@ -30,9 +30,10 @@ claim_cas(struct queue *q, const char *bay, const char *name, unsigned attempt, 
 	if (rc != -ENOENT)
 		return rc;
 	rc = disk_mkdir(&q->disk, bay);
-	if (rc && rc != -EEXIST)
-		return rc;
-	return chain_cas(&q->disk, path, text, found);
+	if (!rc || rc == -EEXIST)
+		rc = chain_cas(&q->disk, path, text, found);
+	/* to a caller ENOENT would mean that the attempt is over */
+	return rc == -ENOENT ? -EIO : rc;
 }
 
 /* Reserve a pending task for a create of ours, so that no other thread works on that link. */
@@ -102,23 +103,35 @@ queue_claim(struct queue *q, int64_t serial, unsigned attempt, int tier,
 
 	pthread_mutex_lock(&q->lock);
 	struct lease *l = lease_find(q, serial, attempt);
-	bool orphan = strcmp(c.owner, q->node.owner) != 0;
+	struct task row;
+	/* what was learned while the create was on its way is never overwritten */
+	bool current = !index_get(q->index, serial, &row) && row.state == TASK_CLAIMED &&
+		       row.attempt == attempt;
+	bool orphan = !current || !q->joined || strcmp(c.owner, q->node.owner) != 0;
 	p.entry->bays[p.bay].exists |= rc >= 0;
 	if (rc == 1) {
 		lease_hold(q, l);
-		l->since_boot = l->touched_boot = now.boot_ms;
-		l->phase = orphan ? PHASE_ENDING : PHASE_HELD;
-		t.changed = now.wall_s;
-		index_set(q->index, &t);
+		l->seq = c.seq;
+		l->since_boot = l->touched_boot = l->looked_boot = now.boot_ms;
+		if (orphan) {
+			l->phase = PHASE_ENDING;
+			l->want = END_FREED; /* queue_tick() goes on when the storage refuses */
+			l->want_reason = WHY_RESTART;
+		}
+		if (current) {
+			t.changed = now.wall_s;
+			task_store(q, &t);
+		}
 		q->stats.claims++;
-		*grant = (struct grant){ .serial = serial, .attempt = attempt };
+		*grant = (struct grant){ .serial = serial, .attempt = attempt, .seq = c.seq };
 		memcpy(grant->name, t.name, sizeof(grant->name));
 		queue_event(q, "%s@%u claimed by %s[%ld] for %s", t.name, attempt, by->comm,
 			    by->pid, q->conf.tiers[tier].name);
 	} else {
 		lease_drop(q, l);
 		t.state = TASK_PENDING;
-		task_store(q, &t);
+		if (current)
+			task_store(q, &t);
 		if (rc == 0) {
 			q->stats.lost_races++;
 			apply_found(q, serial, attempt, found);
@@ -209,7 +222,12 @@ queue_next(struct queue *q, int tier, const struct claimer *by, struct now now,
 		bool gone = q->leaving;
 		bool there = !gone && pick(q, tier, &t);
 		bool probe = there && q->pause_ms;
-		q->probing |= probe; /* after a pause, one attempt tells whether to go on */
+		if (probe) { /* after a pause, one attempt tells whether to go on */
+			q->probing = true;
+			q->probe_serial = t.serial;
+			q->probe_attempt = t.attempt;
+			tick_by(q, now.boot_ms + 1000);
+		}
 		pthread_mutex_unlock(&q->lock);
 		if (gone)
 			return -ESHUTDOWN;
@@ -219,6 +237,7 @@ queue_next(struct queue *q, int tier, const struct claimer *by, struct now now,
 		if (rc && probe) {
 			pthread_mutex_lock(&q->lock);
 			q->probing = false;
+			queue_notify(q);
 			pthread_mutex_unlock(&q->lock);
 		}
 		if (rc == -EBUSY)
@@ -227,6 +246,16 @@ queue_next(struct queue *q, int tier, const struct claimer *by, struct now now,
 			return rc;
 	}
 	return -EAGAIN;
+}
+
+bool
+queue_is_grant(struct queue *q, int64_t serial, unsigned attempt, uint64_t seq)
+{
+	pthread_mutex_lock(&q->lock);
+	const struct lease *l = lease_find(q, serial, attempt);
+	bool same = !l || !l->seq || l->seq == seq;
+	pthread_mutex_unlock(&q->lock);
+	return same;
 }
 
 void
@@ -266,7 +295,7 @@ holder(struct queue *q, int64_t serial, unsigned attempt, struct now now, struct
 		break;
 	}
 	/* frozen for a while: look what others wrote before any agent is told that it holds */
-	return now.boot_ms - q->last_look > q->conf.steal_after_ms / 2 ? -EINPROGRESS : 0;
+	return now.boot_ms - l->looked_boot > q->conf.steal_after_ms / 2 ? -EINPROGRESS : 0;
 }
 
 int

@@ -343,7 +343,8 @@ read_ends(struct queue *q, int max)
 	while (!max || got < max) {
 		u->n = 0;
 		pthread_mutex_lock(&q->lock);
-		index_list(q->index, TASK_UNREAD, after, on_unread, u);
+		if (!q->leaving)
+			index_list(q->index, TASK_UNREAD, after, on_unread, u);
 		pthread_mutex_unlock(&q->lock);
 		for (int i = 0; i < u->n && (!max || got < max); i++) {
 			const struct task *t = &u->tasks[i];
@@ -428,7 +429,7 @@ static int
 load_tasks(struct queue *q, struct batch_entry *e)
 {
 	struct loading ld = { .q = q, .entry = e };
-	int64_t line = e->loaded;
+	int64_t line;
 	int rc = 0;
 
 	ld.tasks = malloc(LOAD_CHUNK * sizeof(*ld.tasks));
@@ -643,7 +644,8 @@ next_open(struct queue *q, int *batch, int *bay)
 {
 	pthread_mutex_lock(&q->lock);
 	bool found = false;
-	for (; *batch < q->nbatches && !found; (*batch)++, *bay = 0) {
+	/* who leaves goes on with nothing long */
+	for (; !q->leaving && *batch < q->nbatches && !found; (*batch)++, *bay = 0) {
 		const struct batch_entry *e = q->batches[*batch];
 
 		while (*bay < e->nbays && !is_open(e, *bay))
@@ -725,7 +727,7 @@ queue_refresh(struct queue *q, struct now now, int bays, int reads)
 	int64_t got = rc < 0 ? 0 : read_ends(q, reads);
 	int64_t out = rc < 0 ? rc : trouble ? trouble : got < 0 ? got : changed + got;
 	pthread_mutex_lock(&q->lock);
-	if (out >= 0 && !bays && !q->missing)
+	if (out >= 0 && !bays && !q->missing && !q->leaving)
 		q->full_pass = now.boot_ms;
 	queue_notify(q);
 	pthread_mutex_unlock(&q->lock);

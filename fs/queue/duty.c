@@ -52,14 +52,16 @@ wake_waits(struct queue *q, struct now now)
 	for (size_t i = 0; i < q->nwaits;) {
 		struct wait *w = &q->waits[i];
 		struct task t;
-		bool gone = index_get(q->index, w->serial, &t) != 0 || t.state == TASK_DONE ||
-			    t.state == TASK_FAILED || t.state == TASK_CANCELLED;
+		bool gone = false;
 
-		if (!gone && w->due_pending && w->due_boot <= now.boot_ms) {
+		if (w->due_pending && w->due_boot <= now.boot_ms) {
 			w->due_pending = false;
-			gone = w->times == 0;
-			t.waits = false;
-			task_store(q, &t);
+			gone = index_get(q->index, w->serial, &t) != 0 || !t.waits;
+			if (!gone) {
+				t.waits = false;
+				task_store(q, &t);
+			}
+			gone |= w->times == 0;
 		}
 		if (gone) {
 			*w = q->waits[--q->nwaits];
@@ -146,13 +148,13 @@ int
 queue_beat(struct queue *q, struct now now)
 {
 	char note[NODE_NOTE];
-	int rc = q->joined ? node_beat(&q->node, now.wall_s) : -ESTALE;
+	int rc = q->joined ? node_beat(&q->node, now.wall_s) : -EOWNERDEAD;
 
 	if (!rc) {
 		agents_note(q, note);
 		rc = node_note(&q->node, note);
 	}
-	if (rc == -ESTALE)
+	if (rc == -EOWNERDEAD)
 		return be_reborn(q, now);
 	pthread_mutex_lock(&q->lock);
 	if (!rc) {
@@ -172,6 +174,7 @@ queue_beat(struct queue *q, struct now now)
 struct held_bay {
 	struct batch_entry *entry;
 	int bay;
+	bool bad; /* it could not be read */
 };
 
 struct held {
@@ -189,7 +192,7 @@ on_held(struct queue *q, struct lease *l, void *arg)
 	if (l->phase != PHASE_HELD || h->n == h->cap || !place_of(q, l->serial, &p))
 		return;
 	h->copies[h->n] = *l;
-	h->bays[h->n++] = (struct held_bay){ p.entry, p.bay };
+	h->bays[h->n++] = (struct held_bay){ .entry = p.entry, .bay = p.bay };
 }
 
 /* The claim of a lease of ours still stands as we wrote it. */
@@ -256,18 +259,25 @@ queue_look(struct queue *q, struct now now)
 
 		for (size_t k = 0; k < i && !seen; k++)
 			seen = h.bays[k].entry == h.bays[i].entry && h.bays[k].bay == h.bays[i].bay;
-		if (!seen && bay_merge(q, h.bays[i].entry, h.bays[i].bay, now) < 0)
-			rc = -EIO;
+		h.bays[i].bad = !seen && bay_merge(q, h.bays[i].entry, h.bays[i].bay, now) < 0;
+		for (size_t k = 0; seen && k < i; k++)
+			if (h.bays[k].entry == h.bays[i].entry && h.bays[k].bay == h.bays[i].bay)
+				h.bays[i].bad |= h.bays[k].bad;
 	}
-	for (size_t i = 0; !rc && i < h.n; i++)
-		rc = check_claim(q, &h.copies[i], now);
-	free(h.bays);
-	free(h.copies);
-	if (!rc) {
+	/* a bay that cannot be read leaves the claims of the others alone */
+	for (size_t i = 0; i < h.n; i++) {
+		if (h.bays[i].bad || check_claim(q, &h.copies[i], now)) {
+			rc = -EIO;
+			continue;
+		}
 		pthread_mutex_lock(&q->lock);
-		q->last_look = now.boot_ms;
+		struct lease *l = lease_find(q, h.copies[i].serial, h.copies[i].attempt);
+		if (l && l->seq == h.copies[i].seq)
+			l->looked_boot = now.boot_ms;
 		pthread_mutex_unlock(&q->lock);
 	}
+	free(h.bays);
+	free(h.copies);
 	return rc;
 }
 
@@ -531,6 +541,14 @@ queue_tick(struct queue *q, struct now now)
 	}
 	if (q->pause_until && q->pause_until < next)
 		next = q->pause_until;
+	const struct lease *probe =
+		q->probing ? lease_find(q, q->probe_serial, q->probe_attempt) : NULL;
+	if (probe && probe->phase == PHASE_HELD) {
+		/* an attempt that lives says so before it ends */
+		breaker_note(q, false, false, now, probe->since_boot);
+		if (q->probing && next > now.boot_ms + TICK_RETRY_MS)
+			next = now.boot_ms + TICK_RETRY_MS;
+	}
 	pthread_mutex_unlock(&q->lock);
 	bool failed = false;
 	for (int i = 0; i < d.n; i++)

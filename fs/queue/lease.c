@@ -60,6 +60,10 @@ lease_over(struct queue *q, struct lease *l, enum outcome outcome)
 		q->held_by_tier[l->tier]--;
 		q->stats.busy_ms[l->tier] += q->now.boot_ms - l->since_boot;
 	}
+	if (q->probing && l->serial == q->probe_serial && l->attempt == q->probe_attempt) {
+		q->probing = false; /* however it ended, another may be tried */
+		queue_notify(q);
+	}
 	l->phase = PHASE_OVER;
 	l->outcome = outcome;
 	l->want = 0;

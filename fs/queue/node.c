@@ -142,7 +142,8 @@ node_beat(struct node *node, int64_t wall)
 	int rc = disk_touch(node->disk, path, next);
 	if (!rc)
 		node->second = next;
-	return rc == -ENOENT ? -ESTALE : rc;
+	/* ESTALE may be the storage's own trouble, and is no verdict */
+	return rc == -ENOENT ? -EOWNERDEAD : rc;
 }
 
 int
@@ -158,7 +159,7 @@ node_note(struct node *node, const char *note)
 	int rc = disk_amend(node->disk, path, node->text, strlen(node->text));
 	if (rc)
 		node->note[0] = '\0'; /* once more at the next beat */
-	return rc == -ENOENT ? -ESTALE : rc;
+	return rc == -ENOENT ? -EOWNERDEAD : rc;
 }
 
 void

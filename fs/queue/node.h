@@ -48,7 +48,7 @@ random_text(char *out, size_t len);
 int
 node_join(struct node *node, struct disk *disk, int64_t wall);
 
-/* Beat once. -ESTALE: the beat is gone, so this owner is dead (by a verdict or by hand). */
+/* Beat once. -EOWNERDEAD: the beat is gone, so this owner is dead (by a verdict or by hand). */
 int
 node_beat(struct node *node, int64_t wall);
 

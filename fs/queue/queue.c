@@ -191,7 +191,6 @@ queue_open_disk(struct disk disk, const char *path, const struct queue_options *
 		memcpy(q->node.owner, "hand.", 5);
 		random_text(q->node.owner + 5, 12);
 	}
-	q->last_look = now.boot_ms;
 	/* links as well as batches: who mounts a run sees it as it is. Texts of ends come after */
 	int64_t rc = queue_refresh(q, now, 0, 1);
 	if (rc < 0) {
@@ -529,6 +528,25 @@ queue_held(struct queue *q)
 	return n;
 }
 
+/* Batches whose files stay open are few: each costs a descriptor. */
+static void
+close_oldest(struct queue *q, struct batch_entry *used)
+{
+	struct batch_entry *old = NULL;
+
+	pthread_mutex_lock(&q->lock);
+	size_t i = 0;
+	while (i < OPEN_BATCHES && q->open_batches[i] && q->open_batches[i] != used)
+		i++;
+	if (i == OPEN_BATCHES) /* none of these: the one used longest ago gives way */
+		old = q->open_batches[--i];
+	memmove(q->open_batches + 1, q->open_batches, i * sizeof(struct batch_entry *));
+	q->open_batches[0] = used;
+	pthread_mutex_unlock(&q->lock);
+	if (old)
+		batch_close(&old->batch);
+}
+
 int
 queue_payload(struct queue *q, int64_t serial, char **body, size_t *size)
 {
@@ -537,7 +555,11 @@ queue_payload(struct queue *q, int64_t serial, char **body, size_t *size)
 	pthread_mutex_lock(&q->lock);
 	bool there = place_of(q, serial, &p);
 	pthread_mutex_unlock(&q->lock);
-	return there ? batch_payload(&p.entry->batch, &q->disk, p.line, body, size) : -ENOENT;
+	if (!there)
+		return -ENOENT;
+	int rc = batch_payload(&p.entry->batch, &q->disk, p.line, body, size);
+	close_oldest(q, p.entry);
+	return rc;
 }
 
 void

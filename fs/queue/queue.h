@@ -123,6 +123,7 @@ struct claimer {
 struct grant {
 	int64_t serial;
 	unsigned attempt;
+	uint64_t seq; /* of this very claim: a deleted one may be made again */
 	char name[NAME_LIMIT + 1];
 };
 
@@ -136,6 +137,11 @@ queue_claim(struct queue *q, int64_t serial, unsigned attempt, int tier,
 int
 queue_next(struct queue *q, int tier, const struct claimer *by, struct now now,
 	   struct grant *grant);
+
+/* The claim of that attempt, if this daemon has one, is the one that was granted with seq.
+ * [memory] */
+bool
+queue_is_grant(struct queue *q, int64_t serial, unsigned attempt, uint64_t seq);
 
 /* The agent has got the payload: from now on a closed descriptor means a crash. [memory] */
 void

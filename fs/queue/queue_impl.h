@@ -13,7 +13,7 @@
 
 #include "queue.h"
 
-enum { EVENTS = 1024, EVENT_TEXT = 200 };
+enum { EVENTS = 1024, EVENT_TEXT = 200, OPEN_BATCHES = 16 };
 
 struct bay {
 	bool exists;	    /* its directory has been seen */
@@ -52,6 +52,8 @@ struct lease {
 	bool delivered;
 	int64_t since_wall, touched_wall;
 	int64_t since_boot, touched_boot; /* foreign: first seen */
+	int64_t looked_boot; /* our chain was last read afresh */
+	uint64_t seq;	     /* of our claim */
 	int64_t parked_until;
 	/* PHASE_OVER */
 	enum outcome outcome; /* how it ended; 0 = lost to others */
@@ -93,6 +95,7 @@ struct queue {
 	char uuid[UUID_TEXT];
 	struct index *index;
 	struct batch_entry **batches;
+	struct batch_entry *open_batches[OPEN_BATCHES]; /* read from last, in that order */
 	int nbatches;
 	int last_batch; /* highest number that is loaded or given up */
 	int missing;	/* batches that are there, but cannot be read now */
@@ -106,7 +109,6 @@ struct queue {
 	struct node_line self; /* what the last beat said */
 	uint64_t seq;
 	int64_t last_beat;   /* boot ms of the last good beat */
-	int64_t last_look;   /* boot ms at which the last good look at our chains began */
 	bool must_beat;	     /* no claims before the next good beat */
 	bool beat_troubled;  /* since the last watch round */
 
@@ -124,7 +126,9 @@ struct queue {
 	int64_t pause_until;
 	int64_t pause_ms;
 	int64_t tick_at; /* boot ms at which queue_tick() is due */
-	bool probing; /* the one claim after a pause is out */
+	bool probing; /* the one claim after a pause is out: */
+	int64_t probe_serial;
+	unsigned probe_attempt;
 
 	struct picks picks[TIERS_MAX];
 	uint64_t pending_epoch; /* counts tasks that became ready: they may come first */
@@ -195,9 +199,9 @@ queue_event(struct queue *q, const char *fmt, ...) __attribute__((format(printf,
 /* How many tasks tier could be given here now. */
 int64_t
 ready_count(struct queue *q, int tier);
-/* An attempt of ours failed by the agent's own doing after ms, or ended otherwise. */
+/* An attempt of ours has ended (or still lives) that began at `since`; died: by its own doing. */
 void
-breaker_note(struct queue *q, bool died, int64_t ms, struct now now);
+breaker_note(struct queue *q, bool ended, bool died, struct now now, int64_t since);
 
 /* ---- claim.c ---- */
 

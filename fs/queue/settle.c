@@ -55,15 +55,20 @@ bay_sync(struct queue *q, const struct place *p)
 /* ---- counting ---- */
 
 void
-breaker_note(struct queue *q, bool died, int64_t ms, struct now now)
+breaker_note(struct queue *q, bool ended, bool died, struct now now, int64_t since)
 {
 	enum { IN_A_ROW = 8, PAUSE_FIRST_MS = 1000, PAUSE_LAST_MS = 60000 };
+	bool lived = now.boot_ms - since > AT_ONCE_MS;
 
-	if (!died || ms > AT_ONCE_MS) {
+	if (!ended && !lived)
+		return;
+	if (!died || lived) {
 		if (q->pause_ms)
 			log_info("attempts live again here: claiming as before");
 		q->dead_at_once = 0;
 		q->pause_ms = 0;
+		q->probing = false;
+		queue_notify(q);
 		return;
 	}
 	if (++q->dead_at_once < IN_A_ROW)
@@ -243,7 +248,6 @@ settle(struct queue *q, int64_t serial, unsigned attempt, enum outcome outcome,
 	pthread_mutex_lock(&q->lock);
 	q->now = now;
 	l = lease_find(q, serial, attempt);
-	q->probing &= rc < 0;
 	if (won) {
 		if (l) {
 			lease_over(q, l, outcome);
@@ -257,11 +261,13 @@ settle(struct queue *q, int64_t serial, unsigned attempt, enum outcome outcome,
 		bool told = outcome == END_DONE || outcome == END_FAILED ||
 			    (outcome == END_RETRY && note && *note);
 		if (told)
-			breaker_note(q, outcome == END_RETRY, held_ms, now);
+			breaker_note(q, true, outcome == END_RETRY, now, now.boot_ms - held_ms);
 	} else if (rc == 0) {
 		struct fold f;
 
 		found_end(found, attempt, &before, &f);
+		/* or one wrong verdict would burn attempt after attempt */
+		q->must_beat |= f.reason == WHY_DEAD_OWNER;
 		queue_event(q, "%s@%u lost: ended by %s (%s)", t.name, attempt, f.owner,
 			    reason_name(f.reason));
 		if (l)
@@ -392,6 +398,8 @@ end_foreign(struct queue *q, int64_t serial, unsigned attempt, enum outcome outc
 		return own ? own == -ESTALE ? 0 : own : 1;
 	}
 	enum phase was = l->phase;
+	char judged[OWNER_TEXT];
+	memcpy(judged, l->owner, sizeof(judged));
 	l->phase = PHASE_CLAIMING; /* one thread at a time works on this link */
 	struct end e = own_end(q, q->node.owner, reason, now);
 	pthread_mutex_unlock(&q->lock);
@@ -400,7 +408,10 @@ end_foreign(struct queue *q, int64_t serial, unsigned attempt, enum outcome outc
 	link_path(path, bay, t.name, attempt, LINK_END);
 	/* what is ended must have been read, and the counters below it */
 	int rc = chain_fold(&q->disk, bay, t.name, attempt, false, t.base, &f);
-	if (!rc && f.state == TASK_CLAIMED) {
+	/* a verdict is on an owner: a claim that was deleted and made again is another's */
+	bool other = !rc && was == PHASE_FOREIGN && reason == WHY_DEAD_OWNER &&
+		     strcmp(f.claim.owner, judged) != 0;
+	if (!rc && f.state == TASK_CLAIMED && !other) {
 		e.outcome = count_end(&q->conf, max_failures(q, &t), outcome, &f.counts,
 				      &e.counts);
 		end_format(&e, text);
@@ -412,13 +423,18 @@ end_foreign(struct queue *q, int64_t serial, unsigned attempt, enum outcome outc
 				log_warnx("%s cannot be synced: %s", bay, strerror(-synced));
 		}
 	} else if (!rc || rc == -ENOENT) {
-		rc = -ENOENT; /* deleted, or an admin's link: the listing tells */
+		rc = -ENOENT; /* deleted, another's, or an admin's link: the listing tells */
 	}
 
 	pthread_mutex_lock(&q->lock);
 	l = lease_find(q, serial, attempt);
 	if (l)
 		l->phase = was;
+	if (other && l) {
+		snprintf(l->owner, sizeof(l->owner), "%s", f.claim.owner);
+		claim_format(&f.claim, l->text);
+		l->since_boot = now.boot_ms;
+	}
 	if (rc >= 0 && l) {
 		if (was == PHASE_FOREIGN)
 			lease_drop(q, l);

@@ -288,7 +288,7 @@ for try in 1 2 3; do
 	[ "$ms" -gt 1000 ] || break
 done
 below "$best" $((1000 * tries_slow)) "from the beginning of their submission, ms"
-below "$grown" 16384 "what they made the daemon grow by, kB"
+[ -n "${RASER_SANITIZED-}" ] || below "$grown" 16384 "what they made the daemon grow by, kB"
 
 # ---- the storm ----
 
