@@ -6,6 +6,7 @@ TAP = tests/tap.c tests/tap.h
 unit_tests = \
 	tests/unit/names.t \
 	tests/unit/chain.t \
+	tests/unit/fault.t \
 	tests/unit/ingest.t \
 	tests/unit/queue.t \
 	# end of unit tests
@@ -13,6 +14,8 @@ tests_unit_names_t_SOURCES = tests/unit/names.c $(TAP)
 tests_unit_names_t_LDADD = $(QUEUE_LIBS)
 tests_unit_chain_t_SOURCES = tests/unit/chain.c $(TAP)
 tests_unit_chain_t_LDADD = $(QUEUE_LIBS)
+tests_unit_fault_t_SOURCES = tests/unit/fault.c $(TAP)
+tests_unit_fault_t_LDADD = $(QUEUE_LIBS)
 tests_unit_ingest_t_SOURCES = tests/unit/ingest.c $(TAP)
 tests_unit_ingest_t_LDADD = $(QUEUE_LIBS)
 tests_unit_queue_t_SOURCES = tests/unit/queue.c $(TAP)
