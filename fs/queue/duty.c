@@ -158,14 +158,18 @@ queue_beat(struct queue *q, struct now now)
 		return be_reborn(q, now);
 	pthread_mutex_lock(&q->lock);
 	if (!rc) {
+		if (q->beat_failing)
+			log_info("nodes/%s can be touched again", q->node.owner);
+		q->beat_failing = false;
 		q->last_beat = now.boot_ms;
 		q->must_beat = false;
 		queue_notify(q);
 		beat_said(q);
 	} else {
-		if (!q->beat_troubled)
-			log_warnx("nodes/%s cannot be touched: %s", q->node.owner, strerror(-rc));
-		q->beat_troubled = true;
+		if (!q->beat_failing)
+			log_warnx("nodes/%s cannot be touched: %s; trying on", q->node.owner,
+				  strerror(-rc));
+		q->beat_failing = q->beat_troubled = true;
 	}
 	pthread_mutex_unlock(&q->lock);
 	return rc;

@@ -110,6 +110,7 @@ struct queue {
 	uint64_t seq;
 	int64_t last_beat;   /* boot ms of the last good beat */
 	bool must_beat;	     /* no claims before the next good beat */
+	bool beat_failing;   /* the last one did, and that was said */
 	bool beat_troubled;  /* since the last watch round */
 
 	pthread_mutex_t watch_lock; /* guards watch */

@@ -115,7 +115,7 @@ record_end(struct queue *q, struct task *t, unsigned attempt, const struct end *
 		    t->counts.level > before ? ", moves up to " : "",
 		    t->counts.level > before ? q->conf.tiers[t->counts.level].name : "",
 		    note && *note ? ": " : "", note && *note ? note : "",
-		    t->state == TASK_FAILED && e->outcome != END_FAILED ? " (given up)" : "");
+		    e->outcome == END_FAILED && e->reason != WHY_VERDICT ? " (given up)" : "");
 	if (e->outcome != END_DONE)
 		log_info("task %s@%u: %s %s%s%s", t->name, attempt, outcome_name(e->outcome),
 			 reason_name(e->reason), note && *note ? ": " : "", note ? note : "");
