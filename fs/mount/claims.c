@@ -191,7 +191,7 @@ void
 job_closed(struct mount *m, struct job *job)
 {
 	if (queue_is_grant(m->q, job->serial, job->attempt, job->seq))
-		queue_closed(m->q, job->serial, job->attempt, job->nonblock, now_read());
+		queue_closed(m->q, job->serial, job->attempt, job->bound, now_read());
 }
 
 static void

@@ -162,13 +162,15 @@ static int64_t
 start_duties(struct loop *l, int64_t now_ms)
 {
 	int64_t next = TURN_MAX_MS;
+	bool leaving = atomic_load(&l->m->leaving);
 
 	for (int d = 0; d < DUTIES; d++) {
 		const struct job job = { .fn = duties[d] };
 		bool start = false;
 
 		pthread_mutex_lock(&l->lock);
-		if (!l->running[d]) {
+		/* who leaves looks after what it holds, and for nothing new */
+		if (!l->running[d] && !(leaving && d == DUTY_REFRESH)) {
 			start = l->due[d] <= now_ms;
 			l->running[d] = start;
 			if (!start && l->due[d] - now_ms < next)
@@ -375,8 +377,7 @@ housekeeping(struct loop *l, int64_t now_ms)
 	duty_at(l, DUTY_TICK, queue_tick_at(m->q));
 	if (queue_wants_beat(m->q))
 		beat_soon(l);
-	if (!atomic_load(&m->leaving))
-		wait = sooner(wait, start_duties(l, now_ms));
+	wait = sooner(wait, start_duties(l, now_ms));
 	wait = sooner(wait, work_deadlines(m, now_ms));
 	wait = sooner(wait, opendir_answer(m, now_ms, false));
 	return wait;

@@ -165,7 +165,7 @@ struct job {
 	size_t size;
 	off_t off;
 	int64_t number; /* of a file in new/ */
-	bool nonblock;
+	bool bound; /* closing: the claim was bound to it, or it was the last writer of new/ */
 	int64_t since;	  /* boot ms of the request */
 	int64_t deadline; /* boot ms at which EIO is answered; 0 = none */
 	bool answered;	  /* under work.lock */

@@ -432,11 +432,10 @@ job_new_release(struct mount *m, struct job *job)
 	if (!f)
 		return;
 	pthread_mutex_lock(&m->lock);
-	bool last = job->off;
 	f->users--; /* the descriptor's */
 	f->expires = now_read().boot_ms + m->conf->receipts_ms;
 	pthread_mutex_unlock(&m->lock);
-	if (last && !f->unlinked && !is_staged(f->name))
+	if (job->bound && !f->unlinked && !is_staged(f->name))
 		finish(m, f);
 	done_with(m, f);
 }

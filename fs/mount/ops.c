@@ -429,15 +429,14 @@ op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	(void)ino;
 	if (handle_close(m, fi->fh, &h)) {
 		struct job job = { .serial = h.serial, .attempt = h.attempt, .seq = h.seq,
-				   .nonblock = h.rdwr, .number = h.new_id };
-
+				   .bound = h.rdwr, .number = h.new_id };
 
 		free(h.text);
 		if (h.kind == HANDLE_CLAIM && queue_is_held(m->q, h.serial, h.attempt))
 			job.fn = job_closed;
 		if (h.kind == HANDLE_NEW) {
 			/* here, in order with a rename that may follow */
-			job.off = new_closed(m, h.new_id, h.rdwr);
+			job.bound = new_closed(m, h.new_id, h.rdwr);
 			job.fn = job_new_release;
 		}
 		if (job.fn)
