@@ -19,7 +19,7 @@ tests_bench_sqliteq_LDADD = $(SQLITE_LIBS)
 tests_bench_libpair_SOURCES = tests/bench/libpair.c $(CREW)
 tests_bench_libpair_LDADD = $(QUEUE_LIBS)
 
-bench: all $(bench_programs)
+bench: programs
 	RASER_BUILD="$(abs_builddir)" $(srcdir)/tests/bench/claims
 .PHONY: bench
 
