@@ -565,6 +565,14 @@ is_lost(struct queue *q, int number, int rc)
 	return disk_stat(&q->disk, path, &st) == -ENOENT;
 }
 
+static void
+set_missing(struct queue *q, int n)
+{
+	pthread_mutex_lock(&q->lock);
+	q->missing = n;
+	pthread_mutex_unlock(&q->lock);
+}
+
 int
 load_batches(struct queue *q, struct now now, struct err *err)
 {
@@ -580,7 +588,7 @@ load_batches(struct queue *q, struct now now, struct err *err)
 	if (!rc)
 		rc = disk_list(&q->disk, "batches", on_batch, &x);
 	if (rc) {
-		q->missing = 1;
+		set_missing(q, 1);
 		free(x.fresh);
 		return err_set(err, rc, "batches: %s", strerror(-rc));
 	}
@@ -600,9 +608,11 @@ load_batches(struct queue *q, struct now now, struct err *err)
 			break;
 		}
 		log_warnx("batch %d is lost, and so are its tasks: %s", x.fresh[i], why.text);
+		pthread_mutex_lock(&q->lock);
 		q->last_batch = x.fresh[i];
+		pthread_mutex_unlock(&q->lock);
 	}
-	q->missing = (int)(x.n - i);
+	set_missing(q, (int)(x.n - i));
 	free(x.fresh);
 	return loaded;
 }

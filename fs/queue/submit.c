@@ -228,14 +228,15 @@ commit_builder(struct submission *s, const char *submitter, struct now now, stru
 		int rc = reload(q, now, err);
 		if (rc)
 			return rc;
-		if (q->missing)
-			return err_set(err, -EIO, "a batch of the run cannot be read now, so nothing "
-				       "can be compared with it");
 		pthread_mutex_lock(&q->lock);
+		bool missing = q->missing != 0;
 		int64_t upto = q->serials;
 		/* taken together: a batch that comes later must win the race for this number */
 		int number = q->last_batch + 1;
 		pthread_mutex_unlock(&q->lock);
+		if (missing)
+			return err_set(err, -EIO, "a batch of the run cannot be read now, so nothing "
+				       "can be compared with it");
 		int64_t known = builder_drop_known(s->builder, on_known, s);
 		if (known == -EEXIST)
 			return err_set(err, -EEXIST, "an id is taken by another payload");
