@@ -255,6 +255,26 @@ job_park(struct mount *m, struct job *job)
 }
 
 void
+job_note(struct mount *m, struct job *job)
+{
+	int rc = looked(m, queue_note(m->q, job->serial, job->attempt, job->note, now_read()));
+
+	if (rc == 1)
+		rc = queue_note(m->q, job->serial, job->attempt, job->note, now_read());
+	reply_rc(m, job, rc);
+}
+
+void
+job_resumed(struct mount *m, struct job *job)
+{
+	int rc = looked(m, queue_resumed(m->q, job->serial, job->attempt, job->number, now_read()));
+
+	if (rc == 1)
+		rc = queue_resumed(m->q, job->serial, job->attempt, job->number, now_read());
+	reply_rc(m, job, rc);
+}
+
+void
 job_revoke(struct mount *m, struct job *job)
 {
 	job_reply_err(m, job, queue_revoke(m->q, job->serial, job->attempt, now_read()));
@@ -289,6 +309,7 @@ static const struct {
 	{ "retry", "crash", END_RETRY, WHY_CRASH },
 	{ "retry", "hung", END_RETRY, WHY_HUNG },
 	{ "retry", "looping", END_RETRY, WHY_LOOPING },
+	{ "retry", "timeout", END_RETRY, WHY_TIMEOUT },
 	{ "retry", NULL, END_RETRY, WHY_CRASH },
 };
 
@@ -321,6 +342,21 @@ parse_verb(const char *text, size_t size, struct job *job)
 		if (!*word || *end || job->number < 0)
 			return EINVAL;
 		job->fn = job_park;
+		return 0;
+	}
+	if (!strcmp(verb, "resumed")) {
+		char *end;
+		double lost = strtod(word, &end);
+
+		if (!*word || *end || !(lost >= 0) || lost > 1e9)
+			return EINVAL;
+		job->number = (int64_t)(lost * 1000);
+		job->fn = job_resumed;
+		return 0;
+	}
+	if (!strcmp(verb, "note")) {
+		job->fn = job_note;
+		snprintf(job->note, sizeof(job->note), "%.150s", used ? line + used : "");
 		return 0;
 	}
 	for (size_t i = 0; i < sizeof(verbs) / sizeof(verbs[0]); i++) {

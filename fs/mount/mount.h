@@ -241,6 +241,10 @@ job_touch(struct mount *m, struct job *job);
 void
 job_park(struct mount *m, struct job *job);
 void
+job_note(struct mount *m, struct job *job);
+void
+job_resumed(struct mount *m, struct job *job);
+void
 job_revoke(struct mount *m, struct job *job);
 void
 job_cancel(struct mount *m, struct job *job);
@@ -307,7 +311,7 @@ text_make(struct mount *m, uint64_t ino, size_t *size);
 int
 task_xattr(struct mount *m, int64_t serial, const char *name, char *buf, size_t size);
 extern const char *const xattr_names[];
-enum { XATTRS = 12 };
+enum { XATTRS = 13 };
 
 /* ---- ops.c and move.c ---- */
 

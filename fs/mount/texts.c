@@ -116,14 +116,16 @@ write_json(struct mount *m, FILE *f)
 	for (int i = 0; i < DISK_CALLS; i++)
 		json_object_set_new(calls, disk_call_names[i], json_integer((json_int_t)s.calls[i]));
 	json_t *all = json_pack(
-		"{s:s, s:s, s:s, s:f, s:I, s:i, s:o, s:I, s:o, s:o, s:o, s:I, s:I, s:o, s:i, s:b, s:f, s:f}",
+		"{s:s, s:s, s:s, s:f, s:I, s:i, s:o, s:I, s:o, s:o, s:o, s:I, s:I, s:o, s:i, s:b, s:f, s:f,"
+		" s:I, s:f, s:f}",
 		"run", queue_path(m->q), "owner", owner, "version", PACKAGE_VERSION, "uptime",
 		uptime(m), "total", (json_int_t)total(&s), "batches", s.batches, "tasks", tasks,
 		"moved_up", (json_int_t)s.elevated, "tiers", tiers, "ends", ends, "reasons",
 		reasons, "claims", (json_int_t)s.claims, "races_lost", (json_int_t)s.lost_races,
 		"calls", calls, "nodes", (int)queue_nodes(m->q, nodes, 256), "paused", s.paused,
 		"steal_after", (double)m->conf->steal_after_ms / 1000, "grace",
-		(double)m->conf->grace_ms / 1000);
+		(double)m->conf->grace_ms / 1000, "resumed", (json_int_t)s.resumed, "redo_seconds",
+		(double)s.redo_ms / 1000, "redo_max_seconds", (double)s.redo_max_ms / 1000);
 	if (all) {
 		json_dumpf(all, f, JSON_INDENT(1));
 		fputc('\n', f);
@@ -171,10 +173,71 @@ write_metrics(struct mount *m, FILE *f)
 		if (*reason_name((enum reason)c))
 			fprintf(f, "raser_reasons_total{reason=\"%s\"} %lld\n",
 				reason_name((enum reason)c), (long long)s.why[c]);
+	metric(f, "raser_resumed_total", "counter", "Attempts that went on after another.");
+	fprintf(f, "raser_resumed_total %lld\n", (long long)s.resumed);
+	metric(f, "raser_redo_seconds_total", "counter", "Work that was lost with an attempt.");
+	fprintf(f, "raser_redo_seconds_total %.3f\n", (double)s.redo_ms / 1000);
 	metric(f, "raser_storage_calls_total", "counter", "Calls on the run directory.");
 	for (int i = 0; i < DISK_CALLS; i++)
 		fprintf(f, "raser_storage_calls_total{call=\"%s\"} %llu\n", disk_call_names[i],
 			(unsigned long long)s.calls[i]);
+}
+
+/* Text that may hold anything, into a page. */
+static void
+put_html(FILE *f, const char *text)
+{
+	for (; *text; text++)
+		switch (*text) {
+		case '<': fputs("&lt;", f); break;
+		case '>': fputs("&gt;", f); break;
+		case '&': fputs("&amp;", f); break;
+		default: fputc(*text, f);
+		}
+}
+
+enum { REPORT_FAILED = 200 };
+
+struct failed_list {
+	struct task *all;
+	size_t n;
+};
+
+static int
+add_failed(void *arg, const struct task *t)
+{
+	struct failed_list *l = arg;
+
+	l->all[l->n++] = *t;
+	return l->n == REPORT_FAILED;
+}
+
+/* Every task that is given up, and why: the first thing that people look for. */
+static void
+write_failed(struct mount *m, FILE *f)
+{
+	struct failed_list l = { .all = calloc(REPORT_FAILED, sizeof(struct task)) };
+	char text[160];
+
+	if (!l.all)
+		return;
+	queue_list(m->q, TASK_FAILED, 0, add_failed, &l);
+	if (l.n)
+		fputs("<table><tr><th>failed</th><th>attempts</th><th>why</th></tr>\n", f);
+	for (size_t i = 0; i < l.n; i++) {
+		fputs("<tr><td>", f);
+		put_html(f, l.all[i].name);
+		fprintf(f, "</td><td>%u</td><td class=\"text\">%s ", l.all[i].attempt,
+			reason_name(l.all[i].reason));
+		queue_evidence(m->q, l.all[i].serial, text, sizeof(text));
+		put_html(f, text);
+		fputs("</td></tr>\n", f);
+	}
+	if (l.n)
+		fputs("</table>\n", f);
+	if (l.n == REPORT_FAILED)
+		fputs("<p>and perhaps more: see failed/</p>\n", f);
+	free(l.all);
 }
 
 static void
@@ -189,7 +252,7 @@ write_report(struct mount *m, FILE *f)
 		"<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">"
 		"<title>raserfs</title>\n<style>body{font:16px sans-serif;margin:2em}"
 		"table{border-collapse:collapse;margin:1em 0}td,th{border:1px solid #bbb;"
-		"padding:.3em .8em;text-align:left}td+td{text-align:right}</style></head><body>\n"
+		"padding:.3em .8em;text-align:left}td+td{text-align:right}td.text{text-align:left}</style></head><body>\n"
 		"<h1>raserfs</h1>\n<p>%s</p>\n<table><tr><th>tasks</th><th>%lld</th></tr>\n",
 		when, (long long)total(&s));
 	for (int i = 0; i < TASK_STATES; i++)
@@ -206,7 +269,14 @@ write_report(struct mount *m, FILE *f)
 	for (size_t i = 0; i < sizeof(outcome_names) / sizeof(outcome_names[0]); i++)
 		fprintf(f, "<tr><td>%s</td><td>%lld</td></tr>\n", outcome_names[i].name,
 			(long long)s.ends[outcome_names[i].outcome]);
-	fputs("</table>\n</body></html>\n", f);
+	fputs("</table>\n", f);
+	if (s.resumed)
+		fprintf(f,
+			"<p>%lld attempts went on after one that had ended; %.0f s of work had to be done"
+			" again, %.1f s at most at a time.</p>\n",
+			(long long)s.resumed, (double)s.redo_ms / 1000, (double)s.redo_max_ms / 1000);
+	write_failed(m, f);
+	fputs("</body></html>\n", f);
 }
 
 static void
@@ -256,6 +326,8 @@ write_lease(struct mount *m, struct node_id id, FILE *f)
 		stamp(l.parked_until, when, sizeof(when));
 		fprintf(f, "parked until %s\n", when);
 	}
+	if (l.note[0])
+		fprintf(f, "activity %s\n", l.note);
 	if (l.over)
 		fputs("over\n", f);
 }
@@ -316,6 +388,7 @@ const char *const xattr_names[XATTRS] = {
 	"user.raser.state",    "user.raser.attempt", "user.raser.failures", "user.raser.losses",
 	"user.raser.tier",     "user.raser.priority", "user.raser.submitter", "user.raser.claimer",
 	"user.raser.node",     "user.raser.agent",   "user.raser.reason",   "user.raser.expected",
+	"user.raser.evidence",
 };
 
 int
@@ -349,6 +422,9 @@ task_xattr(struct mount *m, int64_t serial, const char *name, char *buf, size_t 
 		return claimed && l.mine ? snprintf(buf, size, "%s[%ld]", l.comm, l.pid) :
 					   snprintf(buf, size, "%s", "");
 	case 10: return snprintf(buf, size, "%s", reason_name(t.reason));
-	default: return snprintf(buf, size, "%lld", (long long)t.expected);
+	case 11: return snprintf(buf, size, "%lld", (long long)t.expected);
+	default:
+		queue_evidence(m->q, serial, buf, size);
+		return (int)strlen(buf);
 	}
 }

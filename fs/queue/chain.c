@@ -19,6 +19,7 @@ static const struct {
 	{ WHY_EXIT, "exit" },
 	{ WHY_HUNG, "hung" },
 	{ WHY_LOOPING, "looping" },
+	{ WHY_TIMEOUT, "timeout" },
 	{ WHY_VERDICT, "verdict" },
 	{ WHY_STALE, "stale" },
 	{ WHY_DEAD_OWNER, "dead-owner" },

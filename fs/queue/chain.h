@@ -42,6 +42,7 @@ enum outcome {
 enum reason {
 	WHY_NONE = '-',
 	WHY_CRASH = 'C', WHY_OOM = 'M', WHY_EXIT = 'E', WHY_HUNG = 'H', WHY_LOOPING = 'P',
+	WHY_TIMEOUT = 'W',			  /* over the time that an attempt may take */
 	WHY_VERDICT = 'V',			  /* the agent said that it is hopeless */
 	WHY_STALE = 'S', WHY_DEAD_OWNER = 'D',	  /* lost */
 	WHY_RELEASED = 'R', WHY_PREEMPTED = 'T', WHY_NOT_ITS_FAULT = 'N', WHY_REVOKED = 'X',

@@ -315,6 +315,36 @@ queue_touch(struct queue *q, int64_t serial, unsigned attempt, struct now now)
 }
 
 int
+queue_note(struct queue *q, int64_t serial, unsigned attempt, const char *text, struct now now)
+{
+	struct lease *l;
+
+	pthread_mutex_lock(&q->lock);
+	int rc = holder(q, serial, attempt, now, &l);
+	if (!rc)
+		snprintf(l->note, sizeof(l->note), "%s", text);
+	pthread_mutex_unlock(&q->lock);
+	return rc;
+}
+
+int
+queue_resumed(struct queue *q, int64_t serial, unsigned attempt, int64_t lost_ms, struct now now)
+{
+	struct lease *l;
+
+	pthread_mutex_lock(&q->lock);
+	int rc = holder(q, serial, attempt, now, &l);
+	if (!rc) {
+		q->stats.resumed++;
+		q->stats.redo_ms += lost_ms;
+		if (lost_ms > q->stats.redo_max_ms)
+			q->stats.redo_max_ms = lost_ms;
+	}
+	pthread_mutex_unlock(&q->lock);
+	return rc;
+}
+
+int
 queue_park(struct queue *q, int64_t serial, unsigned attempt, int64_t until, struct now now)
 {
 	struct lease *l;

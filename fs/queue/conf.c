@@ -8,48 +8,91 @@
 #include <ctype.h>
 #include <errno.h>
 #include <ini.h>
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum kind { KIND_SECONDS, KIND_COUNT, KIND_SIZE, KIND_FAILURES, KIND_BOOL };
+enum kind { KIND_SECONDS, KIND_COUNT, KIND_SIZE, KIND_FAILURES, KIND_BOOL, KIND_TEXT, KIND_CHOICE,
+	    KIND_BIG };
 
 struct key {
 	const char *name;
 	enum kind kind;
 	size_t offset;
-	int64_t least; /* KIND_SECONDS: in milliseconds */
+	int64_t least; /* KIND_SECONDS: in milliseconds; KIND_TEXT, KIND_CHOICE: size of the field */
 	const char *value; /* default */
 	const char *comment;
+	const char *choices; /* KIND_CHOICE: words, each with a blank behind it */
 };
 
 /* [run] */
 static const struct key run_keys[] = {
 	{ "steal_after", KIND_SECONDS, offsetof(struct conf, steal_after_ms), 600, "180",
-	  "seconds of silence after which a claim may be stolen" },
+	  "seconds of silence after which a claim may be stolen", NULL },
 	{ "max_failures", KIND_COUNT, offsetof(struct conf, max_failures), 0, "5",
-	  "failures after which a task is failed; 0 = never give up" },
+	  "failures after which a task is failed; 0 = never give up", NULL },
 	{ "max_losses", KIND_COUNT, offsetof(struct conf, max_losses), 1, "10",
-	  "losses in a row (dead or silent agents and nodes) after which a task is failed" },
+	  "losses in a row (dead or silent agents and nodes) after which a task is failed", NULL },
 	{ "retry_delay", KIND_SECONDS, offsetof(struct conf, retry_delay_ms), 0, "30",
-	  "seconds before a task that could not be tried (exit 75) is offered again; grows" },
+	  "seconds before a task that could not be tried (exit 75) is offered again; grows", NULL },
 	{ "grace", KIND_SECONDS, offsetof(struct conf, grace_ms), 0, "25",
-	  "seconds between SIGTERM and SIGKILL for an agent, and for claims at a daemon's end" },
+	  "seconds from SIGTERM to an agent until its task is given back, checkpoint included", NULL },
 	{ "receipts", KIND_SECONDS, offsetof(struct conf, receipts_ms), 0, "600",
-	  "seconds for which new/ shows what became of a submission" },
-	{ NULL, KIND_COUNT, 0, 0, NULL, NULL } /* end of table */
+	  "seconds for which new/ shows what became of a submission", NULL },
+	{ NULL, KIND_COUNT, 0, 0, NULL, NULL, NULL } /* end of table */
+};
+
+#define AGENT(field) offsetof(struct conf, agent.field)
+#define TEXT(field) offsetof(struct conf, agent.field), sizeof(((struct conf *)NULL)->agent.field)
+
+/* [agent] */
+static const struct key agent_keys[] = {
+	{ "plugin", KIND_TEXT, TEXT(plugin), "",
+	  "the program with get_tasks and run_task, and its arguments, quoted as for a shell", NULL },
+	{ "sandbox", KIND_CHOICE, TEXT(sandbox), "auto",
+	  "auto (bwrap where it works, else none), none, bwrap, apptainer, gvisor",
+	  "auto none bwrap apptainer gvisor " },
+	{ "image", KIND_TEXT, TEXT(image), "",
+	  "what a sandbox has for a root: a folder or an image; empty = this system's folders", NULL },
+	{ "network", KIND_BOOL, AGENT(network), 0, "no", "yes: agents in sandboxes have the network",
+	  NULL },
+	{ "mount", KIND_BOOL, AGENT(mount), 0, "no", "yes: agents in sandboxes see the queue", NULL },
+	{ "env", KIND_TEXT, TEXT(env), "", "environment variables that sandboxes let in, by name", NULL },
+	{ "bind", KIND_TEXT, TEXT(bind), "",
+	  "what else sandboxes show: PATH, PATH:DESTINATION, PATH:rw, PATH:DESTINATION:rw", NULL },
+	{ "time_limit", KIND_SECONDS, AGENT(time_limit_ms), 0, "0",
+	  "seconds that an attempt may take; 0 = any", NULL },
+	{ "hang_after", KIND_SECONDS, AGENT(hang_after_ms), 0, "1800",
+	  "seconds without CPU time, I/O or output after which an agent is hung; 0 = never", NULL },
+	{ "progress_after", KIND_SECONDS, AGENT(progress_after_ms), 0, "0",
+	  "seconds without reported progress after which an agent is looping; 0 = never", NULL },
+	{ "max_steps", KIND_BIG, AGENT(max_steps), 0, "0",
+	  "reported steps after which an agent is looping; 0 = any number", NULL },
+	{ "checkpoint_every", KIND_SECONDS, AGENT(checkpoint_every_ms), 0, "300",
+	  "seconds between checkpoints of a working agent; 0 = only when it is stopped", NULL },
+	{ "checkpoint_limit", KIND_SIZE, AGENT(checkpoint_limit), 0, "20G",
+	  "a workspace with more data is not checkpointed; 0 = any", NULL },
+	{ "checkpoint_format", KIND_CHOICE, TEXT(checkpoint_format), "zstd", "zstd or gzip",
+	  "zstd gzip " },
+	{ "memory_by", KIND_CHOICE, TEXT(memory_by), "auto",
+	  "how a tier's memory is limited: cgroup, poll, or auto (cgroup where it works)",
+	  "auto cgroup poll " },
+	{ "oom_done", KIND_BOOL, AGENT(oom_done), 0, "no",
+	  "yes: exit status 0 is done even if the kernel killed a process of the agent for memory", NULL },
+	{ NULL, KIND_COUNT, 0, 0, NULL, NULL, NULL } /* end of table */
 };
 
 /* [tier NAME] */
 static const struct key tier_keys[] = {
 	{ "memory", KIND_SIZE, offsetof(struct tier, memory), 0, NULL,
-	  "memory an attempt may use (K, M, G, T); 0 = no limit" },
+	  "memory an attempt may use (K, M, G, T); 0 = no limit", NULL },
 	{ "failures", KIND_FAILURES, offsetof(struct tier, failures), 0, NULL,
-	  "takes tasks with at most so many failures, or all" },
+	  "takes tasks with at most so many failures, or all", NULL },
 	{ "elevated_first", KIND_BOOL, offsetof(struct tier, elevated_first), 0, NULL,
-	  "yes: tasks that lower tiers may not take come first" },
-	{ NULL, KIND_COUNT, 0, 0, NULL, NULL } /* end of table */
+	  "yes: tasks that lower tiers may not take come first", NULL },
+	{ NULL, KIND_COUNT, 0, 0, NULL, NULL, NULL } /* end of table */
 };
 
 /* The tiers of the RASER paper. Values in the order of tier_keys. */
@@ -123,6 +166,32 @@ store(const struct key *key, void *base, const char *value)
 		*(int *)field = (int)v;
 		return NULL;
 	}
+	case KIND_BIG: {
+		long long v = strtoll(value, &end, 10);
+
+		if (end == value || *end || v < key->least || v > 1000000000)
+			return "a whole number";
+		*(int64_t *)field = v;
+		return NULL;
+	}
+	case KIND_TEXT: {
+		/* a line that goes on, or a second one, adds to the first */
+		size_t n = strlen(field);
+		char *text = field;
+
+		if (n + strlen(value) + 2 > (size_t)key->least)
+			return "shorter";
+		snprintf(text + n, (size_t)key->least - n, "%s%s", n && *value ? " " : "", value);
+		return NULL;
+	}
+	case KIND_CHOICE: {
+		const char *found = *value && !strchr(value, ' ') ? strstr(key->choices, value) : NULL;
+
+		if (!found || found[strlen(value)] != ' ' || (found > key->choices && found[-1] != ' '))
+			return key->comment;
+		snprintf(field, (size_t)key->least, "%s", value);
+		return NULL;
+	}
 	case KIND_BOOL:
 		if (strcmp(value, "yes") != 0 && strcmp(value, "no") != 0)
 			return "yes or no";
@@ -186,6 +255,9 @@ handle(void *user, const char *section, const char *name, const char *value)
 	if (!strcmp(section, "run")) {
 		key = find_key(run_keys, name);
 		base = p->conf;
+	} else if (!strcmp(section, "agent")) {
+		key = find_key(agent_keys, name);
+		base = p->conf;
 	} else if (!strncmp(section, "tier ", 5)) {
 		key = find_key(tier_keys, name);
 		base = tier_slot(p->conf, section + 5);
@@ -222,6 +294,8 @@ conf_parse(struct conf *conf, const char *text, struct err *err)
 	*conf = (struct conf){ 0 };
 	for (const struct key *k = run_keys; k->name; k++)
 		store(k, conf, k->value);
+	for (const struct key *k = agent_keys; k->name; k++)
+		store(k, conf, k->value);
 	int line = ini_parse_string(text, handle, &p);
 	if (line > 0)
 		return err_set(err, -EINVAL, "raser.ini line %d: %s", line,
@@ -240,8 +314,29 @@ conf_parse(struct conf *conf, const char *text, struct err *err)
 	return 0;
 }
 
+int
+conf_load(struct conf *conf, const char *run, struct err *err)
+{
+	char path[PATH_MAX + 16];
+	char *text = malloc(INI_LIMIT);
+
+	if (!text)
+		return err_set(err, -ENOMEM, "out of memory");
+	snprintf(path, sizeof(path), "%s/raser.ini", run);
+	FILE *f = fopen(path, "re");
+	size_t n = f ? fread(text, 1, INI_LIMIT - 1, f) : 0;
+	int rc = !f || ferror(f) ? err_set(err, -errno, "%s: %s", path, strerror(errno)) : 0;
+	if (f)
+		fclose(f);
+	text[n] = '\0';
+	if (!rc)
+		rc = conf_parse(conf, text, err);
+	free(text);
+	return rc;
+}
+
 char *
-conf_template(void)
+conf_template(const char *plugin)
 {
 	char *text = NULL;
 	size_t size = 0;
@@ -253,6 +348,10 @@ conf_template(void)
 	      "start.\n\n[run]\n", f);
 	for (const struct key *k = run_keys; k->name; k++)
 		fprintf(f, "; %s\n%s = %s\n", k->comment, k->name, k->value);
+	fputs("\n; What runs an agent and how, see raser-agentd(8).\n\n[agent]\n", f);
+	for (const struct key *k = agent_keys; k->name; k++)
+		fprintf(f, "; %s\n%s = %s\n", k->comment, k->name,
+			!strcmp(k->name, "plugin") ? plugin : k->value);
 	fputs("\n; Tiers from the lowest to the highest. A task that fails moves up to the first "
 	      "tier that\n; takes tasks with so many failures.\n", f);
 	for (size_t i = 0; i < sizeof(default_tiers) / sizeof(default_tiers[0]); i++) {

@@ -10,13 +10,26 @@
 
 #include "log.h"
 
-enum { TIERS_MAX = 16, TIER_NAME = 32, FAILURES_ALL = -1 };
+enum { TIERS_MAX = 16, TIER_NAME = 32, FAILURES_ALL = -1, INI_LIMIT = 65536 };
 
 struct tier {
 	char name[TIER_NAME];
 	int64_t memory;	     /* bytes an attempt may use; 0 = no limit */
 	int failures;	     /* sees tasks with at most so many failures; FAILURES_ALL = all */
 	bool elevated_first; /* tasks that lower tiers may not take come first */
+};
+
+/* What runs an agent and how: for raser-agentd. Lists hold words with blanks in between. */
+struct agent_conf {
+	char plugin[2048]; /* as wordexp(3) splits it */
+	char sandbox[16], image[512], env[1024], bind[4096];
+	bool network, mount;
+	int64_t time_limit_ms, hang_after_ms, progress_after_ms; /* 0 = none */
+	int64_t max_steps;	   /* 0 = any number */
+	int64_t checkpoint_every_ms; /* 0 = only at the end */
+	int64_t checkpoint_limit;    /* bytes, 0 = any */
+	char checkpoint_format[8], memory_by[8];
+	bool oom_done;
 };
 
 struct conf {
@@ -28,6 +41,7 @@ struct conf {
 	int64_t max_losses;
 	int ntiers;
 	struct tier tiers[TIERS_MAX];
+	struct agent_conf agent;
 };
 
 /* The beat of a daemon: a sixth of steal_after (DESIGN 3). */
@@ -42,9 +56,14 @@ int
 conf_parse(struct conf *conf, const char *text, struct err *err);
 
 /* The raser.ini that `raser init` writes: every key with its default and a line of comment.
- * Returns a string that the caller frees, or NULL when memory is out. */
+ * plugin: the value of that key, quoted as for a shell, or "". Returns a string that the caller
+ * frees, or NULL when memory is out. */
 char *
-conf_template(void);
+conf_template(const char *plugin);
+
+/* Read and parse RUN/raser.ini. 0, or a negative errno and a sentence in err. */
+int
+conf_load(struct conf *conf, const char *run, struct err *err);
 
 /* The tier's place in the file, or -1. */
 int

@@ -16,7 +16,8 @@
 	" max_failures, size, changed, waits"
 
 enum stmt {
-	ST_ADD, ST_FIND, ST_GET, ST_SET, ST_STATE, ST_ALL, ST_TIER, ST_PICK, ST_BEGIN, ST_COMMIT,
+	ST_ADD, ST_FIND, ST_GET, ST_SET, ST_STATE, ST_ALL, ST_TIER, ST_PICK, ST_EVIDENCE,
+	ST_SET_EVIDENCE, ST_BEGIN, ST_COMMIT,
 	ST_COUNT
 };
 
@@ -36,6 +37,8 @@ static const char *const sql[ST_COUNT] = {
 	[ST_PICK] = "SELECT serial, priority, expected FROM task INDEXED BY best"
 		    " WHERE state=0 AND waits=0 AND level=?1"
 		    " ORDER BY priority DESC, expected DESC, serial LIMIT ?2",
+	[ST_EVIDENCE] = "SELECT text FROM evidence WHERE serial=?1",
+	[ST_SET_EVIDENCE] = "INSERT OR REPLACE INTO evidence VALUES(?1, ?2)",
 	[ST_BEGIN] = "BEGIN",
 	[ST_COMMIT] = "COMMIT",
 };
@@ -48,7 +51,8 @@ static const char sql_schema[] =
 	"CREATE UNIQUE INDEX by_name ON task(name);"
 	"CREATE INDEX by_state ON task(state, serial);"
 	"CREATE INDEX best ON task(level, priority DESC, expected DESC, serial)"
-	" WHERE state=0 AND waits=0;";
+	" WHERE state=0 AND waits=0;"
+	"CREATE TABLE evidence(serial INTEGER PRIMARY KEY, text TEXT);";
 
 _Static_assert(TASK_PENDING == 0, "the SQL above says state=0");
 
@@ -218,6 +222,29 @@ index_set(struct index *ix, const struct task *t)
 	tally(ix, t, 1);
 	bind_task(ix->stmt[ST_SET], t);
 	step_done(ix, ix->stmt[ST_SET]);
+}
+
+void
+index_set_evidence(struct index *ix, int64_t serial, const char *text)
+{
+	sqlite3_stmt *s = ix->stmt[ST_SET_EVIDENCE];
+
+	sqlite3_bind_int64(s, 1, serial);
+	sqlite3_bind_text(s, 2, text, -1, SQLITE_STATIC);
+	step_done(ix, s);
+}
+
+void
+index_evidence(struct index *ix, int64_t serial, char *text, size_t size)
+{
+	sqlite3_stmt *s = ix->stmt[ST_EVIDENCE];
+
+	sqlite3_bind_int64(s, 1, serial);
+	const char *found = sqlite3_step(s) == SQLITE_ROW ?
+				    (const char *)sqlite3_column_text(s, 0) :
+				    NULL;
+	snprintf(text, size, "%s", found ? found : "");
+	sqlite3_reset(s);
 }
 
 void

@@ -53,6 +53,12 @@ index_get(struct index *ix, int64_t serial, struct task *t);
 void
 index_set(struct index *ix, const struct task *t);
 
+/* What was said of a task's last end; "" when nothing is known. */
+void
+index_set_evidence(struct index *ix, int64_t serial, const char *text);
+void
+index_evidence(struct index *ix, int64_t serial, char *text, size_t size);
+
 /* Tasks of a view with a serial above `after`, in order, until fn returns non-zero. */
 typedef int
 index_fn(void *arg, const struct task *t);

@@ -31,7 +31,7 @@ is_occupied(struct disk *disk)
 }
 
 int
-queue_init(const char *path, struct err *err)
+queue_init(const char *path, const char *plugin, struct err *err)
 {
 	char uuid[UUID_TEXT];
 	char text[128];
@@ -46,7 +46,7 @@ queue_init(const char *path, struct err *err)
 		disk_close(&disk);
 		return err_set(err, -EEXIST, "%s: there is a run here already", path);
 	}
-	char *ini = conf_template();
+	char *ini = conf_template(plugin);
 	for (size_t i = 0; !rc && i < sizeof(run_dirs) / sizeof(run_dirs[0]); i++) {
 		rc = disk_mkdir(&disk, run_dirs[i]);
 		if (rc == -EEXIST)
@@ -71,7 +71,6 @@ queue_init(const char *path, struct err *err)
 static int
 read_conf(struct queue *q, struct err *err)
 {
-	enum { INI_LIMIT = 65536 };
 	char *text = malloc(INI_LIMIT);
 
 	if (!text)
@@ -478,6 +477,14 @@ queue_drained(struct queue *q, int tier, int64_t since_boot_ms)
 	return yes;
 }
 
+void
+queue_evidence(struct queue *q, int64_t serial, char *text, size_t size)
+{
+	pthread_mutex_lock(&q->lock);
+	index_evidence(q->index, serial, text, size);
+	pthread_mutex_unlock(&q->lock);
+}
+
 int
 queue_lease(struct queue *q, int64_t serial, unsigned attempt, struct lease_info *info)
 {
@@ -499,6 +506,7 @@ queue_lease(struct queue *q, int64_t serial, unsigned attempt, struct lease_info
 					     .over = l->phase == PHASE_OVER };
 		memcpy(info->owner, l->owner, sizeof(info->owner));
 		memcpy(info->comm, l->by.comm, sizeof(info->comm));
+		memcpy(info->note, l->note, sizeof(info->note));
 		for (size_t i = 0; !info->mine && i < q->nnodes; i++)
 			if (!strcmp(q->nodes[i].owner, l->owner))
 				info->touched = q->nodes[i].beat;

@@ -29,9 +29,10 @@ struct queue_options {
 
 /* ---- the run directory ---- */
 
-/* Make a run directory at path (which may exist, empty). -EEXIST when there is one already. */
+/* Make a run directory at path (which may exist, empty), with a raser.ini unless there is one.
+ * plugin: for conf_template(). -EEXIST when there is a run already. */
 int
-queue_init(const char *path, struct err *err);
+queue_init(const char *path, const char *plugin, struct err *err);
 
 /* Open it and read everything in it once. NULL and err when it is none or cannot be read. */
 struct queue *
@@ -83,6 +84,8 @@ queue_generation(struct queue *q, int tier);
 bool
 queue_drained(struct queue *q, int tier, int64_t since_boot_ms);
 
+enum { LEASE_NOTE = 120 };
+
 struct lease_info {
 	int64_t serial;
 	unsigned attempt;
@@ -93,6 +96,7 @@ struct lease_info {
 	int64_t since;	 /* wall seconds */
 	int64_t touched; /* wall seconds of the last heartbeat, or of its owner's beat */
 	int64_t parked_until; /* wall seconds, 0 = not parked */
+	char note[LEASE_NOTE]; /* what its agent said last; claims of this daemon only */
 	bool mine;
 	bool over; /* ended through this daemon; kept for repeats */
 };
@@ -155,6 +159,13 @@ int
 queue_touch(struct queue *q, int64_t serial, unsigned attempt, struct now now);
 int
 queue_park(struct queue *q, int64_t serial, unsigned attempt, int64_t until, struct now now);
+/* What the agent says of itself, to be shown in its lease. Errors as above. [memory] */
+int
+queue_note(struct queue *q, int64_t serial, unsigned attempt, const char *text, struct now now);
+/* The attempt goes on from a checkpoint (or from nothing, where the one before left none):
+ * lost_ms of the work before it must be done again. Counted in queue_stats. [memory] */
+int
+queue_resumed(struct queue *q, int64_t serial, unsigned attempt, int64_t lost_ms, struct now now);
 
 /* ---- ending ---- */
 
@@ -197,6 +208,10 @@ queue_leave(struct queue *q);
 /* A payload, allocated for the caller. */
 int
 queue_payload(struct queue *q, int64_t serial, char **body, size_t *size);
+
+/* What was said of the last end that this daemon wrote for a task; "" when nothing. [memory] */
+void
+queue_evidence(struct queue *q, int64_t serial, char *text, size_t size);
 
 /* Who submitted a task and when. [memory] */
 void
@@ -276,6 +291,8 @@ struct queue_stats {
 	int64_t count[TASK_STATES];
 	int64_t elevated; /* tasks that have moved up a tier */
 	int64_t claims, lost_races;
+	int64_t resumed;	  /* attempts that went on with the work of one before them */
+	int64_t redo_ms, redo_max_ms; /* work that they had to do again: in all, and at most */
 	int64_t ends[128];   /* by outcome letter */
 	int64_t why[128];    /* by reason letter, retries, losses and frees */
 	int64_t busy_ms[TIERS_MAX]; /* time that agents held claims of this daemon, per tier */

@@ -55,6 +55,7 @@ struct lease {
 	int64_t looked_boot; /* our chain was last read afresh */
 	uint64_t seq;	     /* of our claim */
 	int64_t parked_until;
+	char note[LEASE_NOTE]; /* what its agent said of itself last */
 	/* PHASE_OVER */
 	enum outcome outcome; /* how it ended; 0 = lost to others */
 	int64_t expires_boot;

@@ -98,7 +98,7 @@ main(int argc, char **argv)
 	log_init("libpair", LOG_WARN);
 	crew_init(&c, argc, argv, NULL);
 	snprintf(run, sizeof(run), "%s/run", c.dir);
-	if (queue_init(run, &e))
+	if (queue_init(run, "", &e))
 		errx(1, "%s", e.text);
 	fill(run, c.tasks);
 	if (crew_run(&c, work, run))

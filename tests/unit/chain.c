@@ -55,7 +55,7 @@ static void
 counting(void)
 {
 	struct conf conf;
-	char *ini = conf_template();
+	char *ini = conf_template("");
 	struct counts b = { 0 };
 	struct counts a;
 
@@ -117,7 +117,7 @@ new_run(char *path, size_t size, const char *name)
 	struct err e = { 0 };
 
 	snprintf(path, size, "%s/%s", scratch_dir(), name);
-	if (queue_init(path, &e)) {
+	if (queue_init(path, "", &e)) {
 		printf("Bail out! %s\n", e.text);
 		exit(1);
 	}

@@ -109,7 +109,7 @@ new_run(char path[300], const char *name)
 	struct err e = { 0 };
 
 	snprintf(path, 300, "%s/%s", scratch_dir(), name);
-	if (queue_init(path, &e)) {
+	if (queue_init(path, "", &e)) {
 		printf("Bail out! %s\n", e.text);
 		exit(1);
 	}

@@ -123,7 +123,7 @@ pieces(void)
 int
 main(void)
 {
-	char *ini = conf_template();
+	char *ini = conf_template("");
 	struct got got = { 0 };
 	struct err e = { 0 };
 

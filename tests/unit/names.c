@@ -67,7 +67,7 @@ configuration(void)
 	struct conf c = { 0 };
 	struct err e = { 0 };
 	int64_t n;
-	char *text = conf_template();
+	char *text = conf_template("");
 
 	ok(text && conf_parse(&c, text, &e) == 0, "the default raser.ini parses: %s", e.text);
 	ok(c.steal_after_ms == 180000 && c.max_failures == 5 && c.ntiers == 3, "its values");

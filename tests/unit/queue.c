@@ -32,7 +32,7 @@ new_run(char path[300], const char *name, const char *tasks)
 	struct err e = { 0 };
 
 	snprintf(path, 300, "%s/%s", scratch_dir(), name);
-	int rc = queue_init(path, &e);
+	int rc = queue_init(path, "", &e);
 	struct queue *q = rc ? NULL : queue_open(path, &o, now, &e);
 	struct submission *s = q ? submission_new(q, NULL, &e) : NULL;
 	if (!s || submission_feed(s, tasks, strlen(tasks), &e) ||
