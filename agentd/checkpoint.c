@@ -352,7 +352,7 @@ save_file(struct saving *s, const struct tree_entry *e)
 			archive_entry_sparse_add_entry(s->entry, s->segments[i].offset,
 						       s->segments[i].size);
 		if (!sum) /* all hole; without any entry it would not be sparse */
-			archive_entry_sparse_add_entry(s->entry, e->st.st_size, 0);
+			archive_entry_sparse_add_entry(s->entry, 0, 0);
 	}
 	if (!rc)
 		rc = tree_xattrs(fd, save_xattr, s);
