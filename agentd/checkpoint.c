@@ -247,6 +247,8 @@ put_hole(struct saving *s, int64_t size)
 {
 	int rc = 0;
 
+	if (!size)
+		return 0;
 	for (size_t want = (size_t)1 << 36; !s->zeros && want >= BLOCK; want >>= 4) {
 		void *map = mmap(NULL, want, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
 				 -1, 0);
@@ -270,7 +272,7 @@ put_hole(struct saving *s, int64_t size)
 /* The data of the present entry. What the file has lost since its size was asked becomes zeros,
  * what it has gained is not saved. */
 static int
-put_data(struct saving *s, int fd, const char *path)
+put_data(struct saving *s, int fd, const char *path, int64_t size)
 {
 	int64_t at = 0;
 
@@ -298,7 +300,7 @@ put_data(struct saving *s, int fd, const char *path)
 			return rc;
 		at = g->offset + g->size;
 	}
-	return 0;
+	return put_hole(s, size - at);
 }
 
 static int
@@ -359,7 +361,7 @@ save_file(struct saving *s, const struct tree_entry *e)
 	if (!rc)
 		rc = save_header(s);
 	if (!rc)
-		rc = put_data(s, fd, e->path);
+		rc = put_data(s, fd, e->path, e->st.st_size);
 	s->result->bytes_in += sum;
 	close(fd);
 	return rc;
