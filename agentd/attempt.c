@@ -49,15 +49,23 @@ attempt_begin(struct attempt *a, const struct run_info *run, const struct lease_
 		a->scratch[0] = '\0';
 		return rc;
 	}
-	snprintf(a->workspace, sizeof(a->workspace), "%s/work", a->scratch);
+	snprintf(a->state, sizeof(a->state), "%s/state", a->scratch);
+	snprintf(a->workspace, sizeof(a->workspace), "%s/work", a->state);
 	snprintf(a->task_file, sizeof(a->task_file), "%s/task.json", a->scratch);
+	snprintf(a->control, sizeof(a->control), "%s/control", a->scratch);
 	snprintf(a->results, sizeof(a->results), "%s/results/%s@%u.%s", run->run, c->name,
 		 c->attempt, owner_random(c->owner));
 	snprintf(a->out, sizeof(a->out), "%s/out", a->results);
 	snprintf(a->log, sizeof(a->log), "%s/output.log", a->results);
-	int rc = mkdir(a->workspace, 0700) < 0 ? -errno : 0;
+	char home[PATH_MAX + 48];
+	snprintf(home, sizeof(home), "%s/home", a->state);
+	int rc = mkdir(a->state, 0700) < 0 || mkdir(a->workspace, 0700) < 0 || mkdir(home, 0700) < 0 ?
+			 -errno :
+			 0;
 	if (!rc)
 		rc = write_file(a->task_file, c->payload, c->size);
+	if (!rc)
+		rc = write_file(a->control, "", 0);
 	if (!rc && mkdir(a->results, 0777) < 0 && errno != EEXIST)
 		rc = -errno;
 	if (!rc && mkdir(a->out, 0777) < 0 && errno != EEXIST)

@@ -9,8 +9,10 @@
 
 struct attempt {
 	char scratch[PATH_MAX];	       /* node-local: the payload and the workspace */
-	char workspace[PATH_MAX + 32];
+	char state[PATH_MAX + 32]; /* what checkpoints keep: work/ and home/ */
+	char workspace[PATH_MAX + 48];
 	char task_file[PATH_MAX + 32];
+	char control[PATH_MAX + 32];
 	char results[PATH_MAX + 600];  /* results/T@k.r */
 	char out[PATH_MAX + 640];      /* for the agent's own files */
 	char log[PATH_MAX + 640];

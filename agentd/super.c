@@ -56,6 +56,9 @@ struct super {
 	bool preempted; /* SIGTERM: leave after this attempt */
 	int64_t hold_until; /* no claims before */
 	int64_t next_touch, kill_at, next_try, trouble_ms, trouble_since;
+	struct sandbox_spec box;
+	struct sandbox_view view;
+	struct sandbox_plan plan;
 	char env_text[ENV_MAX][PATH_MAX + 700];
 	char *env[ENV_MAX + 1];
 };
@@ -105,11 +108,14 @@ make_env(struct super *s)
 	add_env_number(s, &n, "RASER_FAILURES", s->claim.failures);
 	add_env(s, &n, "RASER_TIER", s->o->tier);
 	add_env_number(s, &n, "RASER_MEMORY", s->run.memory);
-	add_env(s, &n, "RASER_TASK_FILE", s->attempt.task_file);
-	add_env(s, &n, "RASER_WORKSPACE", s->attempt.workspace);
-	add_env(s, &n, "RASER_RESULTS", s->attempt.out);
-	add_env(s, &n, "RASER_LEASE", s->claim.lease);
-	add_env(s, &n, "RASER_MOUNT", s->o->mnt);
+	add_env(s, &n, "RASER_TASK_FILE", s->view.task_file);
+	add_env(s, &n, "RASER_WORKSPACE", s->view.work);
+	add_env(s, &n, "RASER_RESULTS", s->view.results);
+	add_env(s, &n, "RASER_CONTROL", s->view.control);
+	if (s->o->sandbox == SANDBOX_NONE) {
+		add_env(s, &n, "RASER_LEASE", s->claim.lease);
+		add_env(s, &n, "RASER_MOUNT", s->o->mnt);
+	}
 }
 
 /* The verb that tells how the attempt ended. */
@@ -120,9 +126,8 @@ make_verb(struct super *s, const struct proc_end *end, char *verb, size_t size)
 	int64_t limit = s->run.memory;
 	int code = WIFEXITED(end->status) ? WEXITSTATUS(end->status) : -1;
 
-	if (end->status == -1)
-		snprintf(verb, size, "free not-its-fault %s: %s", s->o->command[0],
-			 strerror(end->start_errno));
+	if (end->status == -1 || end->sandbox_failed)
+		snprintf(verb, size, "free not-its-fault %s", end->why);
 	else if (code == 0)
 		snprintf(verb, size, "done"); /* even after a SIGTERM: it finished in its grace */
 	else if (code == EXIT_FINAL)
@@ -133,9 +138,9 @@ make_verb(struct super *s, const struct proc_end *end, char *verb, size_t size)
 		snprintf(verb, size, "free not-its-fault %.120s", words);
 	else if (code == EXIT_PREEMPTED)
 		snprintf(verb, size, "free preempted %.120s", words);
-	else if (limit && end->peak_rss >= limit / 100 * OOM_PERCENT)
+	else if (end->oom || (limit && end->peak_rss >= limit / 100 * OOM_PERCENT))
 		snprintf(verb, size, "retry oom peak %lld MB of %lld MB: %.90s",
-			 (long long)end->peak_rss >> 20, (long long)limit >> 20, words);
+			 (long long)end->peak_memory >> 20, (long long)limit >> 20, words);
 	else if (code >= 0)
 		snprintf(verb, size, "retry exit status %d: %.120s", code, words);
 	else
@@ -272,13 +277,30 @@ idle_start(struct super *s)
 
 	s->lost = false;
 	if (!rc) {
+		struct err err = { "" };
+
+		s->box = (struct sandbox_spec){
+			.argv = s->o->command, .scratch = s->attempt.scratch, .state = s->attempt.state,
+			.task_file = s->attempt.task_file, .control = s->attempt.control,
+			.results = s->attempt.out, .run = s->run.run, .mnt = s->o->mnt,
+			.image = s->o->image, .network = s->o->network, .pass = s->o->pass,
+			.binds = s->o->binds,
+		};
+		sandbox_view(s->o->sandbox, &s->box, &s->view);
 		make_env(s);
+		rc = sandbox_plan(s->o->sandbox, &s->box, s->env, &s->plan, &err);
+		if (rc)
+			log_warnx("%s", err.text);
+	}
+	if (!rc) {
 		const struct proc_spec spec = {
-			.argv = s->o->command, .env = s->env, .workspace = s->attempt.workspace,
-			.scratch = s->attempt.scratch, .stdin_path = s->attempt.task_file,
-			.output_fd = s->attempt.log_fd, .memory = s->run.memory,
+			.plan = &s->plan, .scratch = s->attempt.scratch,
+			.stdin_path = s->attempt.task_file, .output_fd = s->attempt.log_fd,
+			.memory = s->run.memory, .memory_by = s->o->memory_by,
 		};
 		rc = proc_start(&s->proc, &spec);
+		if (rc)
+			sandbox_plan_free(&s->plan);
 	}
 	if (rc) {
 		/* the node's fault, not the task's: give it back and let things calm down */
@@ -306,6 +328,9 @@ work_exited(struct super *s)
 	char verb[200];
 
 	proc_finish(&s->proc, &end);
+	sandbox_plan_free(&s->plan);
+	if (end.sandbox_failed)
+		log_warnx("task %s@%u: %s", s->claim.name, s->claim.attempt, end.why);
 	attempt_words(&s->attempt);
 	make_verb(s, &end, verb, sizeof(verb));
 	attempt_record(&s->attempt, &s->claim, &end, s->o->tier, s->run.memory,
@@ -468,6 +493,7 @@ super_run(const struct super_options *o)
 	}
 	/* if somebody kills the guard, its orphans come to us */
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
+	proc_init();
 	int rc = run_info_read(o->mnt, o->tier, &s.run);
 	if (rc) {
 		log_warnx(rc == -ENOENT ? "%s: no mount of raserfs with a tier %s" :
