@@ -1,6 +1,6 @@
 /*
- * attempt.c - workspace, results and record of one attempt. Every attempt has a folder of its
- * own, named after attempt and owner, so nobody who was late can overwrite a successor's.
+ * attempt.c - folders and signs. Every attempt has a folder of its own under results/, named
+ * after attempt and owner, so nobody who was late can overwrite a successor's.
  */
 #include <config.h>
 
@@ -9,16 +9,46 @@
 #include "clock.h"
 #include "disk.h"
 #include "log.h"
+#include "proc.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <fts.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
+
+enum { UNLOCKED_S = 60 /* longer than anybody needs from mkdtemp() to its lock */ };
+
+static const char alive_suffix[] = ".alive";
+
+double
+wall_now(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_REALTIME, &t);
+	return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
+/* Folders of other hosts are not ours to judge: where `local` is shared by mistake, their locks
+ * may not be seen here. */
+static void
+scratch_prefix(char prefix[64])
+{
+	char host[33] = "";
+
+	gethostname(host, sizeof(host) - 1);
+	for (char *p = host; *p; p++)
+		if (*p == '/' || *p == '.')
+			*p = '-';
+	snprintf(prefix, 64, "raser-agent.%s.", host);
+}
 
 static int
 write_file(const char *path, const char *data, size_t len)
@@ -33,15 +63,35 @@ write_file(const char *path, const char *data, size_t len)
 	return rc;
 }
 
+static int
+make_dir(const char *path, mode_t mode)
+{
+	return mkdir(path, mode) < 0 && errno != EEXIST ? -errno : 0;
+}
+
+/* Whoever finds the lock free knows that nobody needs the folder any more. */
+static int
+lock_scratch(struct attempt *a)
+{
+	char path[PATH_MAX + 32];
+
+	snprintf(path, sizeof(path), "%s/lock", a->scratch);
+	a->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+	if (a->lock_fd < 0 || flock(a->lock_fd, LOCK_EX | LOCK_NB) < 0)
+		return -errno;
+	return 0;
+}
+
 int
 attempt_begin(struct attempt *a, const struct run_info *run, const struct lease_claim *c,
 	      const char *local)
 {
-	*a = (struct attempt){ .log_fd = -1 };
-	struct now now = now_read();
-	a->started = now.wall_s;
-	a->started_ms = now.boot_ms;
-	snprintf(a->scratch, sizeof(a->scratch), "%.3000s/raser-agent.XXXXXX", local);
+	char prefix[64];
+
+	*a = (struct attempt){ .log_fd = -1, .lock_fd = -1, .started = wall_now(),
+			       .started_ms = now_read().boot_ms };
+	scratch_prefix(prefix);
+	snprintf(a->scratch, sizeof(a->scratch), "%.3000s/%sXXXXXX", local, prefix);
 	if (!mkdtemp(a->scratch)) {
 		int rc = -errno;
 
@@ -50,36 +100,116 @@ attempt_begin(struct attempt *a, const struct run_info *run, const struct lease_
 		return rc;
 	}
 	snprintf(a->state, sizeof(a->state), "%s/state", a->scratch);
-	snprintf(a->workspace, sizeof(a->workspace), "%s/work", a->state);
+	snprintf(a->work, sizeof(a->work), "%s/state/work", a->scratch);
+	snprintf(a->home, sizeof(a->home), "%s/state/home", a->scratch);
 	snprintf(a->task_file, sizeof(a->task_file), "%s/task.json", a->scratch);
 	snprintf(a->control, sizeof(a->control), "%s/control", a->scratch);
 	snprintf(a->results, sizeof(a->results), "%s/results/%s@%u.%s", run->run, c->name,
 		 c->attempt, owner_random(c->owner));
 	snprintf(a->out, sizeof(a->out), "%s/out", a->results);
 	snprintf(a->log, sizeof(a->log), "%s/output.log", a->results);
-	char home[PATH_MAX + 48];
-	snprintf(home, sizeof(home), "%s/home", a->state);
-	int rc = mkdir(a->state, 0700) < 0 || mkdir(a->workspace, 0700) < 0 || mkdir(home, 0700) < 0 ?
-			 -errno :
-			 0;
+	snprintf(a->store, sizeof(a->store), "%s/checkpoints/%s", run->run, c->name);
+	int rc = lock_scratch(a);
+	if (!rc)
+		rc = make_dir(a->state, 0700);
 	if (!rc)
 		rc = write_file(a->task_file, c->payload, c->size);
 	if (!rc)
-		rc = write_file(a->control, "", 0);
-	if (!rc && mkdir(a->results, 0777) < 0 && errno != EEXIST)
-		rc = -errno;
-	if (!rc && mkdir(a->out, 0777) < 0 && errno != EEXIST)
-		rc = -errno;
+		rc = make_dir(a->results, 0777);
+	if (!rc)
+		rc = make_dir(a->out, 0777);
 	if (!rc) {
 		a->log_fd = open(a->log, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
 		rc = a->log_fd < 0 ? -errno : 0;
 	}
 	if (rc) {
-		log_warnx("task %s@%u: %s cannot be prepared: %s", c->name, c->attempt, a->results,
-			  strerror(-rc));
-		attempt_end(a);
+		log_warnx("task %s@%u: %s or %s cannot be prepared: %s", c->name, c->attempt, a->scratch,
+			  a->results, strerror(-rc));
+		attempt_close(a);
+		attempt_remove(a->scratch);
 	}
 	return rc;
+}
+
+/* ---- signs of life ---- */
+
+void
+attempt_alive(struct attempt *a, const struct lease_claim *c)
+{
+	char path[sizeof(a->alive)];
+
+	if (a->alive[0] && utimensat(AT_FDCWD, a->alive, NULL, 0) == 0)
+		return;
+	/* the first one: short attempts never come here, and cost the store nothing */
+	if (make_dir(a->store, 0700))
+		return;
+	snprintf(path, sizeof(path), "%s/%u.%s%s", a->store, c->attempt, owner_random(c->owner),
+		 alive_suffix);
+	char text[40];
+	int n = snprintf(text, sizeof(text), "%.3f\n", a->started);
+	int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+	if (fd < 0)
+		return;
+	/* what it says is told by its time as well; a full disk must not matter */
+	if (pwrite(fd, text, (size_t)n, 0) != n)
+		log_debug("%s: not written", path);
+	close(fd);
+	memcpy(a->alive, path, sizeof(a->alive));
+}
+
+double
+attempt_redo(const struct attempt *a, const struct lease_claim *c, double taken)
+{
+	DIR *d = opendir(a->store);
+	struct stat st;
+	char text[40];
+	unsigned newest = 0;
+	double redo = -1;
+
+	if (!d)
+		return -1;
+	for (const struct dirent *e; (e = readdir(d));) {
+		char *end;
+		unsigned long k = strtoul(e->d_name, &end, 10);
+		size_t len = strlen(e->d_name);
+
+		if (len < sizeof(alive_suffix) || *end != '.' || k >= c->attempt || k < newest ||
+		    strcmp(e->d_name + len - sizeof(alive_suffix) + 1, alive_suffix) != 0)
+			continue;
+		int fd = openat(dirfd(d), e->d_name, O_RDONLY | O_CLOEXEC);
+		if (fd < 0)
+			continue;
+		ssize_t n = fstat(fd, &st) < 0 ? -1 : read(fd, text, sizeof(text) - 1);
+		close(fd);
+		if (n < 0)
+			continue;
+		text[n] = '\0';
+		double began = strtod(text, NULL);
+		double ended = (double)st.st_mtim.tv_sec + (double)st.st_mtim.tv_nsec / 1e9;
+		newest = (unsigned)k;
+		/* it began with that checkpoint itself, or made it */
+		redo = ended - (taken > began ? taken : began);
+	}
+	closedir(d);
+	return redo < 0 && newest ? 0 : redo;
+}
+
+/* ---- the end ---- */
+
+void
+attempt_renumber(struct attempt *a, const struct run_info *run, const struct lease_claim *c)
+{
+	char path[PATH_MAX + 600];
+
+	/* the agent knows its folder by the old name, which stays */
+	snprintf(path, sizeof(path), "%s/results/%s@%u.%s", run->run, c->name, c->attempt,
+		 owner_random(c->owner));
+	if (symlink(strrchr(a->results, '/') + 1, path) < 0 && errno != EEXIST)
+		log_warn("%s", path);
+	if (a->alive[0])
+		unlink(a->alive);
+	a->alive[0] = '\0';
+	attempt_alive(a, c);
 }
 
 void
@@ -96,53 +226,48 @@ text_clean(char *text)
 void
 attempt_words(struct attempt *a)
 {
-	char tail[sizeof(a->words)];
 	off_t size = lseek(a->log_fd, 0, SEEK_END);
-	off_t from = size > (off_t)sizeof(tail) - 1 ? size - (off_t)sizeof(tail) + 1 : 0;
-	ssize_t n = pread(a->log_fd, tail, sizeof(tail) - 1, from);
+	off_t from = size > (off_t)sizeof(a->tail) - 1 ? size - (off_t)sizeof(a->tail) + 1 : 0;
+	ssize_t n = pread(a->log_fd, a->tail, sizeof(a->tail) - 1, from);
 
-	while (n > 0 && (tail[n - 1] == '\n' || tail[n - 1] == ' '))
+	while (n > 0 && (a->tail[n - 1] == '\n' || a->tail[n - 1] == ' '))
 		n--;
-	tail[n > 0 ? n : 0] = '\0';
-	const char *line = strrchr(tail, '\n');
-	snprintf(a->words, sizeof(a->words), "%s", line ? line + 1 : tail);
-	/* a line of evidence for people: no control bytes in messages and logs */
+	a->tail[n > 0 ? n : 0] = '\0';
+	/* begin with a whole line where there is one */
+	const char *whole = from ? strchr(a->tail, '\n') : NULL;
+	if (whole)
+		memmove(a->tail, whole + 1, strlen(whole));
+	const char *line = strrchr(a->tail, '\n');
+	snprintf(a->words, sizeof(a->words), "%.199s", line ? line + 1 : a->tail);
+	/* evidence for people: no control bytes in messages and logs */
 	for (char *p = a->words; *p; p++)
 		if ((unsigned char)*p < 0x20 || *p == 0x7f)
 			*p = ' ';
 	text_clean(a->words);
+	text_clean(a->tail);
 }
 
-void
-attempt_record(struct attempt *a, const struct lease_claim *c, const struct proc_end *end,
-	       const char *tier, int64_t memory, const char *verb)
+int
+attempt_sync(const struct attempt *a)
 {
-	char path[sizeof(a->results) + 32];
-	char tmp[sizeof(a->results) + 32];
-	char host[72] = "";
-	struct now now = now_read();
+	char *const roots[] = { (char *)(uintptr_t)a->results, NULL };
+	FTS *fts = fts_open(roots, FTS_PHYSICAL | FTS_NOCHDIR, NULL);
+	int rc = 0;
 
-	gethostname(host, sizeof(host) - 1);
-	json_t *r = json_pack("{s:s, s:I, s:s, s:s, s:s, s:I, s:I, s:f, s:s, s:I, s:I}", "task",
-			      c->name, "attempt", (json_int_t)c->attempt, "owner", c->owner, "host",
-			      host, "tier", tier, "started", (json_int_t)a->started, "ended",
-			      (json_int_t)now.wall_s, "seconds",
-			      (double)(now.boot_ms - a->started_ms) / 1000, "verb", verb,
-			      "peak_rss", (json_int_t)end->peak_rss, "memory", (json_int_t)memory);
-	if (!r)
-		return;
-	if (end->status >= 0 && WIFEXITED(end->status))
-		json_object_set_new(r, "exit", json_integer(WEXITSTATUS(end->status)));
-	if (end->status >= 0 && WIFSIGNALED(end->status))
-		json_object_set_new(r, "signal", json_integer(WTERMSIG(end->status)));
-	if (end->start_errno)
-		json_object_set_new(r, "not_started", json_string(strerror(end->start_errno)));
-	json_object_set_new(r, "last_output", json_string(a->words));
-	snprintf(path, sizeof(path), "%s/attempt.json", a->results);
-	snprintf(tmp, sizeof(tmp), "%s/.attempt.json", a->results);
-	if (json_dump_file(r, tmp, JSON_INDENT(1)) || rename(tmp, path) < 0)
-		log_warn("task %s@%u: %s cannot be written", c->name, c->attempt, path);
-	json_decref(r);
+	if (!fts)
+		return -errno;
+	for (FTSENT *e; !rc && (e = fts_read(fts));) {
+		if (e->fts_info != FTS_F && e->fts_info != FTS_DP)
+			continue;
+		int fd = open(e->fts_accpath, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+		/* what the agent made unreadable for itself is its own affair */
+		if (fd >= 0 && fsync(fd) < 0 && errno != EINVAL)
+			rc = -errno;
+		if (fd >= 0)
+			close(fd);
+	}
+	fts_close(fts);
+	return rc;
 }
 
 void
@@ -161,12 +286,62 @@ attempt_accept(const struct attempt *a, const struct run_info *run, const struct
 }
 
 void
-attempt_end(struct attempt *a)
+attempt_close(struct attempt *a)
 {
 	if (a->log_fd >= 0)
 		close(a->log_fd);
-	a->log_fd = -1;
-	if (a->scratch[0])
-		remove_tree(a->scratch);
-	a->scratch[0] = '\0';
+	if (a->lock_fd >= 0)
+		close(a->lock_fd);
+	a->log_fd = a->lock_fd = -1;
+}
+
+void
+attempt_remove(const char *scratch)
+{
+	if (*scratch)
+		remove_tree(scratch);
+}
+
+/* Nobody needs the scratch folder of that name any more. *lock is to be closed after its removal. */
+static bool
+is_stale(int dir, const char *name, int *lock)
+{
+	char path[300];
+	struct stat st;
+
+	*lock = -1;
+	if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISDIR(st.st_mode) ||
+	    st.st_uid != geteuid())
+		return false;
+	snprintf(path, sizeof(path), "%.255s/lock", name);
+	*lock = openat(dir, path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+	if (*lock < 0) /* its removal was cut, or it is being made this moment */
+		return errno == ENOENT && (double)st.st_mtime < wall_now() - UNLOCKED_S;
+	return flock(*lock, LOCK_EX | LOCK_NB) == 0;
+}
+
+void
+attempt_sweep(const char *local)
+{
+	char prefix[64];
+	char path[PATH_MAX];
+	DIR *d = opendir(local);
+
+	if (!d)
+		return;
+	scratch_prefix(prefix);
+	for (const struct dirent *e; (e = readdir(d));) {
+		int lock;
+
+		if (strncmp(e->d_name, prefix, strlen(prefix)) != 0)
+			continue;
+		snprintf(path, sizeof(path), "%.3000s/%.255s", local, e->d_name);
+		if (is_stale(dirfd(d), e->d_name, &lock)) {
+			log_info("removing %s: its agentd is dead", path);
+			remove_tree(path);
+		}
+		if (lock >= 0)
+			close(lock);
+	}
+	closedir(d);
 }

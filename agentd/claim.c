@@ -94,6 +94,33 @@ get_attr(const char *path, const char *name, char *buf, size_t size)
 	buf[n > 0 ? n : 0] = '\0';
 }
 
+/* Open a file that claims, and read all of it. */
+static int
+open_claim(const char *path, struct lease_claim *c, char **text, size_t *size)
+{
+	*c = (struct lease_claim){ .fd = -1 };
+	do {
+		c->fd = open(path, O_RDWR | O_NONBLOCK | O_CLOEXEC);
+	} while (c->fd < 0 && errno == EINTR);
+	if (c->fd < 0)
+		return -errno;
+	int rc = read_all(c->fd, text, size);
+	if (rc)
+		claim_close(c);
+	return rc;
+}
+
+/* What the lease tells of a claim that has its lease. */
+static void
+ask_lease(struct lease_claim *c)
+{
+	char number[16];
+
+	get_attr(c->lease, "user.raser.claimer", c->owner, sizeof(c->owner));
+	get_attr(c->lease, "user.raser.failures", number, sizeof(number));
+	c->failures = (int)strtol(number, NULL, 10);
+}
+
 int
 claim_next(const char *mnt, const char *tier, struct lease_claim *c)
 {
@@ -101,18 +128,10 @@ claim_next(const char *mnt, const char *tier, struct lease_claim *c)
 	char *text = NULL;
 	size_t size = 0;
 
-	*c = (struct lease_claim){ .fd = -1 };
 	snprintf(path, sizeof(path), "%s/queue/%s/next", mnt, tier);
-	do {
-		c->fd = open(path, O_RDWR | O_NONBLOCK | O_CLOEXEC);
-	} while (c->fd < 0 && errno == EINTR);
-	if (c->fd < 0)
-		return -errno;
-	int rc = read_all(c->fd, &text, &size);
-	if (rc) {
-		claim_close(c);
+	int rc = open_claim(path, c, &text, &size);
+	if (rc)
 		return rc;
-	}
 	/* first line: leases/T@k */
 	char *nl = text ? memchr(text, '\n', size) : NULL;
 	size_t len = 0;
@@ -130,11 +149,60 @@ claim_next(const char *mnt, const char *tier, struct lease_claim *c)
 	c->size = size - (size_t)(nl + 1 - text);
 	c->payload = text;
 	memmove(text, nl + 1, c->size + 1);
-	char number[16];
-	get_attr(c->lease, "user.raser.claimer", c->owner, sizeof(c->owner));
-	get_attr(c->lease, "user.raser.failures", number, sizeof(number));
-	c->failures = (int)strtol(number, NULL, 10);
+	ask_lease(c);
 	return 0;
+}
+
+int
+claim_again(const char *mnt, const char *tier, struct lease_claim *c)
+{
+	char path[PATH_MAX + NAME_LIMIT + 64];
+	struct lease_claim next;
+	char *text = NULL;
+	size_t size = 0;
+
+	snprintf(path, sizeof(path), "%s/queue/%s/%s@%u", mnt, tier, c->name, c->attempt + 1);
+	int rc = open_claim(path, &next, &text, &size);
+	if (rc)
+		return rc;
+	next.attempt = c->attempt + 1;
+	next.payload = text;
+	next.size = size;
+	memcpy(next.name, c->name, sizeof(next.name));
+	snprintf(next.lease, sizeof(next.lease), "%s/leases/%s@%u", mnt, next.name, next.attempt);
+	ask_lease(&next);
+	claim_close(c);
+	*c = next;
+	return 0;
+}
+
+bool
+claim_orphaned(const struct lease_claim *c)
+{
+	char byte;
+
+	/* a read: attributes may be answered from the kernel's cache */
+	return pread(c->fd, &byte, 1, 0) < 0 && (errno == ENOTCONN || errno == ECONNABORTED);
+}
+
+enum claim_fate
+claim_fate(const char *mnt, const struct lease_claim *c)
+{
+	char path[PATH_MAX + NAME_LIMIT + 64];
+	char text[16];
+
+	snprintf(path, sizeof(path), "%s/tasks/%s", mnt, c->name);
+	errno = 0;
+	get_attr(path, "user.raser.attempt", text, sizeof(text));
+	if (!*text)
+		return FATE_UNKNOWN;
+	unsigned long attempt = strtoul(text, NULL, 10);
+	get_attr(path, "user.raser.state", text, sizeof(text));
+	if (attempt == c->attempt && !strcmp(text, "claimed"))
+		return FATE_STANDS;
+	return attempt == c->attempt + 1 && !strcmp(text, "pending") ? FATE_FREE :
+	       *text						  ? FATE_OVER :
+								    FATE_UNKNOWN;
 }
 
 int

@@ -38,6 +38,25 @@ run_info_read(const char *mnt, const char *tier, struct run_info *info);
 int
 claim_next(const char *mnt, const char *tier, struct lease_claim *c);
 
+/* Claim the next attempt of a task that we held, when its daemon died and freed it: c becomes
+ * that claim. 0; -EBUSY, -ENOENT: it is not to be had now; or an errno of the mount. */
+int
+claim_again(const char *mnt, const char *tier, struct lease_claim *c);
+
+/* The daemon that granted the claim has died: its descriptor is dead. */
+bool
+claim_orphaned(const struct lease_claim *c);
+
+/* What became of a claim whose daemon is gone, as the mount knows it now. */
+enum claim_fate {
+	FATE_UNKNOWN, /* the mount does not answer */
+	FATE_STANDS,  /* nobody has ended it yet */
+	FATE_FREE,    /* it was ended, and the next attempt may be claimed */
+	FATE_OVER,    /* somebody else has the task, or it is final */
+};
+enum claim_fate
+claim_fate(const char *mnt, const struct lease_claim *c);
+
 /* Heartbeat. 0; -ESTALE or -ENOENT: lost; anything else: the mount's trouble, try again. */
 int
 claim_touch(const struct lease_claim *c);

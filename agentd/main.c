@@ -17,43 +17,27 @@
 static void
 usage(FILE *f)
 {
-	fputs("usage: raser-agentd --tier TIER [--workspaces DIR] [--quiet] MOUNT -- COMMAND [ARG...]\n"
-	      "Claim tasks of a tier and run COMMAND on each, until the queue is drained.\n\n"
+	fputs("usage: raser-agentd --tier TIER [OPTION...] MOUNT [-- COMMAND [ARG...]]\n"
+	      "Claim tasks of a tier and run COMMAND, or the plugin of raser.ini, on each, until the\n"
+	      "queue is drained.\n\n"
 	      "  --tier TIER        the tier whose tasks to take\n"
 	      "  --workspaces DIR   node-local directory for workspaces (default $TMPDIR or /tmp)\n"
-	      "  --sandbox KIND     none (default), bwrap, apptainer, gvisor, or auto\n"
-	      "  --image DIR        root folder or image for it\n"
-	      "  --bind PATH[:DEST][:rw], --pass NAME, --network\n"
-	      "                     what may be seen inside\n"
+	      "  --sandbox KIND     auto, none, bwrap, apptainer or gvisor\n"
+	      "  --image IMAGE      a root folder or image for the sandbox\n"
+	      "  --network          let agents in sandboxes use the network\n"
 	      "  --memory-by HOW    auto, cgroup or poll\n"
 	      "  --quiet            say only what is wrong\n\n"
-	      "Exit status: 0 drained, 99 after SIGTERM, 1 the mount is lost,\n"
-	      "2 wrong use or no such COMMAND. See raser-agentd(8).\n",
+	      "Exit status: 0 drained, 99 after SIGTERM, 1 the mount is lost or this node cannot run\n"
+	      "agents, 2 wrong use or no such COMMAND. See raser-agentd(8).\n",
 	      f);
 }
 
-enum { LIST_MAX = 32 };
-
-/* auto: bubblewrap where it works. Whatever was asked for is tried before a task is claimed. */
-static int
-choose_sandbox(struct super_options *o, const char *name)
+static bool
+one_of(const char *word, const char *const *words)
 {
-	const struct sandbox_spec spec = { .image = o->image, .binds = o->binds, .network = o->network,
-					   .mnt = o->mnt };
-	struct err err = { "" };
-	bool any = !strcmp(name, "auto");
-	int kind = any ? SANDBOX_BWRAP : sandbox_kind_parse(name);
-
-	if (kind < 0) {
-		log_warnx("--sandbox %s: auto, none, bwrap, apptainer or gvisor", name);
-		return -1;
-	}
-	o->sandbox = (enum sandbox_kind)kind;
-	if (kind == SANDBOX_NONE || sandbox_probe(o->sandbox, &spec, o->local, &err) == 0)
-		return 0;
-	log_warnx("%s%s", err.text, any ? "; agents run without a sandbox" : "");
-	o->sandbox = SANDBOX_NONE;
-	return any ? 0 : -1;
+	while (*words && strcmp(*words, word) != 0)
+		words++;
+	return *words;
 }
 
 int
@@ -64,8 +48,6 @@ main(int argc, char **argv)
 		{ "workspaces", required_argument, NULL, 'w' },
 		{ "sandbox", required_argument, NULL, 's' },
 		{ "image", required_argument, NULL, 'i' },
-		{ "bind", required_argument, NULL, 'b' },
-		{ "pass", required_argument, NULL, 'p' },
 		{ "network", no_argument, NULL, 'n' },
 		{ "memory-by", required_argument, NULL, 'm' },
 		{ "quiet", no_argument, NULL, 'q' },
@@ -73,18 +55,13 @@ main(int argc, char **argv)
 		{ "version", no_argument, NULL, 'V' },
 		{ NULL, 0, NULL, 0 },
 	};
+	static const char *const kinds[] = { "auto", "none", "bwrap", "apptainer", "gvisor", NULL };
+	static const char *const hows[] = { "auto", "cgroup", "poll", NULL };
 	struct super_options o = { .local = getenv("TMPDIR") };
-	static const char *binds[LIST_MAX + 1];
-	static const char *pass[LIST_MAX + 1];
-	const char *sandbox = "none";
-	int nbinds = 0;
-	int npass = 0;
 	int c;
 
-	o.binds = binds;
-	o.pass = pass;
 	log_init("raser-agentd", LOG_INFO);
-	while ((c = getopt_long(argc, argv, "+t:w:s:i:b:p:nm:qhV", options, NULL)) != -1) {
+	while ((c = getopt_long(argc, argv, "+t:w:s:i:nm:qhV", options, NULL)) != -1) {
 		switch (c) {
 		case 't':
 			o.tier = optarg;
@@ -93,26 +70,16 @@ main(int argc, char **argv)
 			o.local = optarg;
 			break;
 		case 's':
-			sandbox = optarg;
+			o.sandbox = optarg;
 			break;
 		case 'i':
 			o.image = optarg;
-			break;
-		case 'b':
-			if (nbinds < LIST_MAX)
-				binds[nbinds++] = optarg;
-			break;
-		case 'p':
-			if (npass < LIST_MAX)
-				pass[npass++] = optarg;
 			break;
 		case 'n':
 			o.network = true;
 			break;
 		case 'm':
-			o.memory_by = !strcmp(optarg, "cgroup") ? MEMORY_CGROUP :
-				      !strcmp(optarg, "poll")	? MEMORY_POLL :
-								  MEMORY_AUTO;
+			o.memory_by = optarg;
 			break;
 		case 'q':
 			log_init("raser-agentd", LOG_WARN);
@@ -133,26 +100,34 @@ main(int argc, char **argv)
 	o.mnt = optind < argc ? argv[optind++] : NULL;
 	if (optind < argc && !strcmp(argv[optind], "--"))
 		optind++;
-	o.command = argv + optind;
-	if (!o.tier || !o.mnt || !*o.command) {
+	if (!o.tier || !o.mnt || (o.sandbox && !one_of(o.sandbox, kinds)) ||
+	    (o.memory_by && !one_of(o.memory_by, hows))) {
 		usage(stderr);
 		return 2;
 	}
-	/* the agent runs in a directory of its own: both must mean the same there */
+	/* the agent runs in a directory of its own: paths must mean the same there */
 	static char program[PATH_MAX];
 	static char mnt[PATH_MAX];
-	int rc = program_find(argv[optind], program);
-	if (rc) {
-		log_warnx("%s: %s", argv[optind], strerror(-rc));
-		return 2;
+	static char local[PATH_MAX];
+	if (argv[optind]) {
+		int rc = program_find(argv[optind], program);
+
+		if (rc) {
+			log_warnx("%s: %s", argv[optind], strerror(-rc));
+			return 2;
+		}
+		argv[optind] = program;
+		o.command = argv + optind;
 	}
-	argv[optind] = program;
 	if (!realpath(o.mnt, mnt)) {
 		log_warn("%s", o.mnt);
 		return 1;
 	}
+	if (!realpath(o.local, local)) {
+		log_warn("%s", o.local);
+		return 1;
+	}
 	o.mnt = mnt;
-	if (choose_sandbox(&o, sandbox) < 0)
-		return 2;
+	o.local = local;
 	return super_run(&o);
 }

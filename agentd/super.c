@@ -1,21 +1,27 @@
 /*
- * super.c - the supervisor of one agent.
+ * super.c - the supervisor of one agent: the table, the queue, the loop.
  *
- *             CLAIMED    EXITED     LOST       TERM       TIMER     DRAINED
- *   IDLE      start      -          -          leave      try       leave
- *   WORKING   -          end        stop       stop       touch     -
- *   STOPPING  -          end        (stop)     (stop)     touch,kill -
+ *              CLAIMED  JOB       EXITED  LOST     TERM     LIMIT  TIMER          DRAINED
+ *   SETUP      -        ready     -       -        leave    -      set up again   -
+ *   IDLE       prepare  -         -       -        leave    -      look           leave
+ *   PREPARING  -        start     -       clean    free     -      touch          -
+ *   WORKING    -        snapshot  finish  stop     stop     stop   touch, sample, -
+ *                                                                  snapshot
+ *   STOPPING   -        snapshot  finish  (lost)   (term)   -      touch, kill    -
+ *   SAVING     -        end       -       clean    (term)   -      touch, give up -
+ *   ENDING     -        -         -       clean    (term)   -      write the end  -
+ *   CLEANING   -        idle      -       -        (term)   -      -              -
  *
  * Before the loop it dies with a message; in the loop it never does: it says what is wrong and
- * tries again later. Heartbeats go on until the end of an attempt is answered.
+ * tries again later. Heartbeats go on until the end of an attempt is answered, and whatever may
+ * take long is a job in a child.
  */
 #include <config.h>
 
-#include "super.h"
+#include "super_impl.h"
 
-#include "attempt.h"
-#include "clock.h"
 #include "log.h"
+#include "plugin.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -26,181 +32,95 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-enum state { IDLE, WORKING, STOPPING, GONE, STATES };
-enum event { EV_CLAIMED, EV_EXITED, EV_LOST, EV_TERM, EV_TIMER, EV_DRAINED, EVENTS };
-
 enum {
-	EXIT_FINAL = 65,
-	EXIT_NOT_ITS_FAULT = 75,
-	TRY_MS = 30000,		/* a look at the queue even when nothing woke us */
-	TROUBLE_FIRST_MS = 200, /* between tries while the mount does not answer */
-	TROUBLE_LAST_MS = 5000,
-	LOST_GRACE_MS = 2000, /* for an agent whose task another one has */
-	OOM_PERCENT = 80,     /* peak memory above this part of the limit: out of memory */
-	ENV_MAX = 16,
+	TRY_MS = 30000, /* a look at the queue even when nothing woke us */
+	FAULT_LAST_MS = 60000,
+	TURN_MS = 60000,
 };
 
-struct super {
-	const struct super_options *o;
-	struct run_info run;
-	enum state state;
-	int status; /* of super_run(), once GONE */
-	int signal_fd, ready_fd;
-	struct lease_claim claim;
-	struct attempt attempt;
-	struct proc proc;
-	bool lost;	/* the claim is another's: write no end */
-	bool preempted; /* SIGTERM: leave after this attempt */
-	int64_t hold_until; /* no claims before */
-	int64_t next_touch, kill_at, next_try, trouble_ms, trouble_since;
-	struct sandbox_spec box;
-	struct sandbox_view view;
-	struct sandbox_plan plan;
-	char env_text[ENV_MAX][PATH_MAX + 700];
-	char *env[ENV_MAX + 1];
+/* ---- setting up ---- */
+
+struct setup_report {
+	char why[320];
 };
 
-static int64_t
-now_ms(void)
+static int
+setup_node(const void *arg, void *report)
 {
-	return now_read().boot_ms;
+	const struct super *s = arg;
+	struct setup_report *r = report;
+	struct err err = { 0 };
+	int rc = 0;
+	char **argv = plugin_split(s->conf.agent.plugin, "setup", &err);
+
+	if (argv)
+		rc = plugin_setup(argv, s->o->local, s->uuid, &err);
+	snprintf(r->why, sizeof(r->why), "%s", err.text);
+	plugin_free(argv);
+	return argv ? rc : -EINVAL;
 }
 
-static int64_t
-touch_every(const struct super *s)
+bool
+start_job(struct super *s, job_fn *fn, const void *arg, size_t size)
 {
-	return s->run.steal_after_ms / 6;
+	int rc = job_start(&s->job, fn, arg, size, s->claim.fd);
+
+	if (rc)
+		log_warnx("no process can be made: %s", strerror(-rc));
+	return rc == 0;
 }
 
-/* ---- running ---- */
-
-static void
-add_env(struct super *s, int *n, const char *name, const char *value)
+/* The node cannot do its part: let nothing wake us for a growing time, or a broken node would go
+ * through the whole queue. */
+void
+pause_for_fault(struct super *s)
 {
-	snprintf(s->env_text[*n], sizeof(s->env_text[*n]), "%s=%s", name, value);
-	s->env[*n] = s->env_text[*n];
-	s->env[++*n] = NULL;
+	s->fault_ms = s->fault_ms ? s->fault_ms * 2 : TROUBLE_LAST_MS / 5;
+	if (s->fault_ms > FAULT_LAST_MS)
+		s->fault_ms = FAULT_LAST_MS;
+	s->next_try = s->hold_until = now_ms() + s->fault_ms;
 }
-
-static void
-add_env_number(struct super *s, int *n, const char *name, int64_t value)
-{
-	char text[32];
-
-	snprintf(text, sizeof(text), "%lld", (long long)value);
-	add_env(s, n, name, text);
-}
-
-static void
-make_env(struct super *s)
-{
-	char id[NAME_LIMIT + 1];
-	int n = 0;
-
-	if (name_decode(s->claim.name, id) < 0 || strlen(id) == 0)
-		snprintf(id, sizeof(id), "%s", s->claim.name);
-	add_env(s, &n, "RASER_TASK_ID", id);
-	add_env(s, &n, "RASER_TASK", s->claim.name);
-	add_env_number(s, &n, "RASER_ATTEMPT", s->claim.attempt);
-	add_env_number(s, &n, "RASER_FAILURES", s->claim.failures);
-	add_env(s, &n, "RASER_TIER", s->o->tier);
-	add_env_number(s, &n, "RASER_MEMORY", s->run.memory);
-	add_env(s, &n, "RASER_TASK_FILE", s->view.task_file);
-	add_env(s, &n, "RASER_WORKSPACE", s->view.work);
-	add_env(s, &n, "RASER_RESULTS", s->view.results);
-	add_env(s, &n, "RASER_CONTROL", s->view.control);
-	if (s->o->sandbox == SANDBOX_NONE) {
-		add_env(s, &n, "RASER_LEASE", s->claim.lease);
-		add_env(s, &n, "RASER_MOUNT", s->o->mnt);
-	}
-}
-
-/* The verb that tells how the attempt ended. */
-static void
-make_verb(struct super *s, const struct proc_end *end, char *verb, size_t size)
-{
-	const char *words = s->attempt.words;
-	int64_t limit = s->run.memory;
-	int code = WIFEXITED(end->status) ? WEXITSTATUS(end->status) : -1;
-
-	if (end->status == -1 || end->sandbox_failed)
-		snprintf(verb, size, "free not-its-fault %s", end->why);
-	else if (code == 0)
-		snprintf(verb, size, "done"); /* even after a SIGTERM: it finished in its grace */
-	else if (code == EXIT_FINAL)
-		snprintf(verb, size, "failed status %d: %.120s", code, words);
-	else if (s->preempted)
-		snprintf(verb, size, "free preempted");
-	else if (code == EXIT_NOT_ITS_FAULT)
-		snprintf(verb, size, "free not-its-fault %.120s", words);
-	else if (code == EXIT_PREEMPTED)
-		snprintf(verb, size, "free preempted %.120s", words);
-	else if (end->oom || (limit && end->peak_rss >= limit / 100 * OOM_PERCENT))
-		snprintf(verb, size, "retry oom peak %lld MB of %lld MB: %.90s",
-			 (long long)end->peak_memory >> 20, (long long)limit >> 20, words);
-	else if (code >= 0)
-		snprintf(verb, size, "retry exit status %d: %.120s", code, words);
-	else
-		snprintf(verb, size, "retry crash signal %d: %.120s", WTERMSIG(end->status), words);
-	text_clean(verb);
-}
-
-/* Read what has been signalled; true when somebody wants us to leave. */
-static bool
-has_term(struct super *s)
-{
-	struct signalfd_siginfo si;
-	bool term = false;
-
-	while (read(s->signal_fd, &si, sizeof(si)) == sizeof(si))
-		term |= si.ssi_signo != SIGCHLD;
-	return term;
-}
-
-/* Write the end until it is answered, beating meanwhile. True: accepted. */
-static bool
-write_end(struct super *s, const char *verb)
-{
-	int64_t pause = TROUBLE_FIRST_MS;
-	int64_t since = now_ms();
-
-	for (;;) {
-		int rc = claim_verb(&s->claim, verb);
-
-		if (!rc)
-			return true;
-		/* no storage takes so long: the mount is gone, and the claim ends without us */
-		if (now_ms() - since > (s->preempted ? s->run.grace_ms : s->run.steal_after_ms)) {
-			log_warnx("task %s@%u: its end, \"%s\", was never taken: %s", s->claim.name,
-				  s->claim.attempt, verb, strerror(-rc));
-			return false;
-		}
-		if (rc == -ESTALE || rc == -ENOENT || rc == -EPERM) {
-			log_info("task %s@%u: this attempt is over already; its result stays in %s",
-				 s->claim.name, s->claim.attempt, s->attempt.results);
-			return false;
-		}
-		if (rc == -EINVAL) {
-			log_warnx("task %s@%u: the mount does not know \"%s\"", s->claim.name,
-				  s->claim.attempt, verb);
-			return false;
-		}
-		log_warnx("task %s@%u: its end is not taken yet (%s); trying again", s->claim.name,
-			  s->claim.attempt, strerror(-rc));
-		claim_touch(&s->claim);
-		struct pollfd p = { .fd = s->signal_fd, .events = POLLIN };
-		if (poll(&p, 1, (int)pause) > 0 && has_term(s))
-			s->preempted = true;
-		pause = pause < TROUBLE_LAST_MS ? pause * 2 : TROUBLE_LAST_MS;
-	}
-}
-
-/* ---- actions: each returns the next state ---- */
 
 static enum state
+setup_timer(struct super *s)
+{
+	s->next_try = now_ms() + TURN_MS;
+	if (!s->job.pid && !start_job(s, setup_node, s, sizeof(struct setup_report)))
+		pause_for_fault(s);
+	return SETUP;
+}
+
+static enum state
+setup_job(struct super *s)
+{
+	struct setup_report r;
+	int rc = job_finish(&s->job, &r);
+
+	if (rc) {
+		pause_for_fault(s);
+		log_warnx("this node cannot be set up: %s; trying again in %lld s",
+			  r.why[0] ? r.why : strerror(-rc), (long long)(s->fault_ms / 1000));
+		return SETUP;
+	}
+	s->fault_ms = s->next_try = 0;
+	return IDLE;
+}
+
+static enum state
+setup_term(struct super *s)
+{
+	if (s->job.pid) {
+		job_kill(&s->job);
+		job_finish(&s->job, NULL);
+	}
+	return leave(s, EXIT_PREEMPTED);
+}
+
+/* ---- the queue ---- */
+
+enum state
 leave(struct super *s, int status)
 {
 	s->status = status;
@@ -240,15 +160,14 @@ trouble(struct super *s, int rc)
 	return IDLE;
 }
 
-static enum state
-dispatch(struct super *s, enum event e);
-
 /* Look for a task. The news is marked as read first, so that none gets lost in between. */
 static enum state
-idle_try(struct super *s)
+idle_timer(struct super *s)
 {
 	char buf[32];
 
+	if (now_ms() < s->hold_until)
+		return IDLE;
 	s->next_try = now_ms() + TRY_MS;
 	if (s->ready_fd < 0) {
 		char path[PATH_MAX + 64];
@@ -270,156 +189,28 @@ idle_try(struct super *s)
 	return rc == -EAGAIN ? IDLE : trouble(s, rc);
 }
 
-static enum state
-idle_start(struct super *s)
-{
-	int rc = attempt_begin(&s->attempt, &s->run, &s->claim, s->o->local);
+/* ---- the table ---- */
 
-	s->lost = false;
-	if (!rc) {
-		struct err err = { "" };
-
-		s->box = (struct sandbox_spec){
-			.argv = s->o->command, .scratch = s->attempt.scratch, .state = s->attempt.state,
-			.task_file = s->attempt.task_file, .control = s->attempt.control,
-			.results = s->attempt.out, .run = s->run.run, .mnt = s->o->mnt,
-			.image = s->o->image, .network = s->o->network, .pass = s->o->pass,
-			.binds = s->o->binds,
-		};
-		sandbox_view(s->o->sandbox, &s->box, &s->view);
-		make_env(s);
-		rc = sandbox_plan(s->o->sandbox, &s->box, s->env, &s->plan, &err);
-		if (rc)
-			log_warnx("%s", err.text);
-	}
-	if (!rc) {
-		const struct proc_spec spec = {
-			.plan = &s->plan, .scratch = s->attempt.scratch,
-			.stdin_path = s->attempt.task_file, .output_fd = s->attempt.log_fd,
-			.memory = s->run.memory, .memory_by = s->o->memory_by,
-		};
-		rc = proc_start(&s->proc, &spec);
-		if (rc)
-			sandbox_plan_free(&s->plan);
-	}
-	if (rc) {
-		/* the node's fault, not the task's: give it back and let things calm down */
-		char verb[200];
-
-		snprintf(verb, sizeof(verb), "free not-its-fault the node cannot start it: %s",
-			 strerror(-rc));
-		write_end(s, verb);
-		attempt_end(&s->attempt);
-		claim_close(&s->claim);
-		/* and let nothing wake us before: a broken node must not go through the whole queue */
-		s->hold_until = s->next_try = now_ms() + TROUBLE_LAST_MS;
-		return s->preempted ? leave(s, EXIT_PREEMPTED) : IDLE;
-	}
-	log_info("task %s@%u: started", s->claim.name, s->claim.attempt);
-	s->next_touch = now_ms() + touch_every(s);
-	s->kill_at = 0;
-	return WORKING;
-}
-
-static enum state
-work_exited(struct super *s)
-{
-	struct proc_end end;
-	char verb[200];
-
-	proc_finish(&s->proc, &end);
-	sandbox_plan_free(&s->plan);
-	if (end.sandbox_failed)
-		log_warnx("task %s@%u: %s", s->claim.name, s->claim.attempt, end.why);
-	attempt_words(&s->attempt);
-	make_verb(s, &end, verb, sizeof(verb));
-	attempt_record(&s->attempt, &s->claim, &end, s->o->tier, s->run.memory,
-		       s->lost ? "lost" : verb);
-	if (!s->lost && write_end(s, verb)) {
-		log_info("task %s@%u: %s", s->claim.name, s->claim.attempt, verb);
-		if (!strcmp(verb, "done"))
-			attempt_accept(&s->attempt, &s->run, &s->claim);
-	}
-	attempt_end(&s->attempt);
-	claim_close(&s->claim);
-	s->next_try = 0;
-	return s->preempted ? leave(s, EXIT_PREEMPTED) : IDLE;
-}
-
-static enum state
-stop(struct super *s, int64_t grace_ms)
-{
-	proc_term(&s->proc);
-	s->kill_at = now_ms() + grace_ms;
-	return STOPPING;
-}
-
-static enum state
-work_lost(struct super *s)
-{
-	log_info("task %s@%u: the claim is lost; stopping its agent", s->claim.name,
-		 s->claim.attempt);
-	s->lost = true;
-	return stop(s, s->run.grace_ms < LOST_GRACE_MS ? s->run.grace_ms : LOST_GRACE_MS);
-}
-
-static enum state
-work_term(struct super *s)
-{
-	log_info("task %s@%u: SIGTERM; stopping its agent, then giving it back", s->claim.name,
-		 s->claim.attempt);
-	s->preempted = true;
-	return stop(s, s->run.grace_ms);
-}
-
-static enum state
-stop_term(struct super *s)
-{
-	s->preempted = true;
-	return STOPPING;
-}
-
-static enum state
-stop_lost(struct super *s)
-{
-	s->lost = true;
-	return STOPPING;
-}
-
-static enum state
-work_touch(struct super *s)
-{
-	if (s->state == STOPPING && s->kill_at && now_ms() >= s->kill_at) {
-		log_info("task %s@%u: its agent does not end by itself; killing it", s->claim.name,
-			 s->claim.attempt);
-		proc_kill(&s->proc);
-		s->kill_at = 0;
-	}
-	if (now_ms() < s->next_touch)
-		return s->state;
-	s->next_touch = now_ms() + touch_every(s);
-	int rc = s->lost ? 0 : claim_touch(&s->claim);
-	if (rc == -ESTALE || rc == -ENOENT || rc == -EPERM)
-		return dispatch(s, EV_LOST);
-	if (rc)
-		log_warnx("task %s@%u: no heartbeat: %s", s->claim.name, s->claim.attempt,
-			  strerror(-rc));
-	return s->state;
-}
-
-static enum state (*const table[STATES][EVENTS])(struct super *) = {
-	[IDLE] = { [EV_CLAIMED] = idle_start, [EV_TERM] = idle_term, [EV_TIMER] = idle_try,
+static action_fn *const table[STATES][EVENTS] = {
+	[SETUP] = { [EV_JOB] = setup_job, [EV_TERM] = setup_term, [EV_TIMER] = setup_timer },
+	[IDLE] = { [EV_CLAIMED] = work_prepare, [EV_TERM] = idle_term, [EV_TIMER] = idle_timer,
 		   [EV_DRAINED] = idle_drained },
-	[WORKING] = { [EV_EXITED] = work_exited, [EV_LOST] = work_lost, [EV_TERM] = work_term,
-		      [EV_TIMER] = work_touch },
-	[STOPPING] = { [EV_EXITED] = work_exited, [EV_LOST] = stop_lost, [EV_TERM] = stop_term,
-		       [EV_TIMER] = work_touch },
+	[PREPARING] = { [EV_JOB] = prepare_job, [EV_LOST] = prepare_lost,
+			[EV_TERM] = prepare_term, [EV_TIMER] = prepare_timer },
+	[WORKING] = { [EV_JOB] = shot_job, [EV_EXITED] = work_exited, [EV_LOST] = work_lost,
+		      [EV_TERM] = work_term, [EV_LIMIT] = work_limit, [EV_TIMER] = work_timer },
+	[STOPPING] = { [EV_JOB] = shot_job, [EV_EXITED] = work_exited, [EV_LOST] = stop_lost,
+		       [EV_TERM] = stop_term, [EV_TIMER] = work_timer },
+	[SAVING] = { [EV_JOB] = finish_job, [EV_LOST] = finish_lost, [EV_TERM] = finish_term,
+		     [EV_TIMER] = finish_timer },
+	[ENDING] = { [EV_LOST] = ending_lost, [EV_TERM] = ending_term, [EV_TIMER] = ending_timer },
+	[CLEANING] = { [EV_JOB] = clean_job, [EV_TERM] = clean_term },
 };
 
-static enum state
+enum state
 dispatch(struct super *s, enum event e)
 {
-	enum state (*action)(struct super *) = table[s->state][e];
+	action_fn *action = table[s->state][e];
 
 	if (action)
 		s->state = action(s);
@@ -428,57 +219,221 @@ dispatch(struct super *s, enum event e)
 
 /* ---- the loop ---- */
 
-static int
-wait_ms(const struct super *s)
+static void
+earlier(int64_t *next, int64_t at)
 {
-	int64_t next = s->state == IDLE ? s->next_try : s->next_touch;
-
-	if (s->state == STOPPING && s->kill_at && s->kill_at < next)
-		next = s->kill_at;
-	int64_t ms = next - now_ms();
-	return ms < 0 ? 0 : ms > 60000 ? 60000 : (int)ms;
+	if (at && at < *next)
+		*next = at;
 }
 
-static void
-on_signals(struct super *s)
+/* When something is due, in boot ms. */
+static int64_t
+next_due(const struct super *s)
 {
-	if (has_term(s))
-		dispatch(s, EV_TERM);
+	int64_t next = now_ms() + TURN_MS;
+
+	switch (s->state) {
+	case SETUP:
+	case IDLE:
+	case ENDING:
+		return s->next_try < next ? s->next_try : next;
+	case WORKING:
+		earlier(&next, s->next_save);
+		earlier(&next, s->next_sample);
+		earlier(&next, s->next_touch);
+		break;
+	case STOPPING:
+		earlier(&next, s->kill_at);
+		earlier(&next, s->next_touch);
+		break;
+	case PREPARING:
+	case SAVING:
+		earlier(&next, s->leave_by);
+		earlier(&next, s->next_touch);
+		break;
+	default:
+		break;
+	}
+	return next;
+}
+
+/* Read what has been signalled; true when somebody wants us to leave. */
+static bool
+has_term(struct super *s)
+{
+	struct signalfd_siginfo si;
+	bool term = false;
+
+	while (read(s->signal_fd, &si, sizeof(si)) == sizeof(si))
+		term |= si.ssi_signo != SIGCHLD && si.ssi_signo != SIGCONT;
+	return term;
 }
 
 static void
 turn(struct super *s)
 {
-	bool working = s->state != IDLE;
-	struct pollfd p[2] = {
-		{ .fd = s->signal_fd, .events = POLLIN },
-		{ .fd = working			      ? s->proc.fd :
-			s->hold_until > now_ms() ? -1 :
-						   s->ready_fd,
-		  .events = POLLIN },
+	enum { SIGNALS, AGENT, JOB, READY, CONTROL, FDS };
+	bool agent = s->state == WORKING || s->state == STOPPING;
+	bool waits = s->state == IDLE && now_ms() >= s->hold_until && !s->trouble_since;
+	struct pollfd p[FDS] = {
+		[SIGNALS] = { s->signal_fd, POLLIN, 0 },
+		[AGENT] = { agent ? s->proc.fd : -1, POLLIN, 0 },
+		[JOB] = { s->job.pid ? s->job.fd : -1, POLLIN, 0 },
+		[READY] = { waits ? s->ready_fd : -1, POLLIN, 0 },
+		[CONTROL] = { agent ? s->control.notify_fd : -1, POLLIN, 0 },
 	};
-	int n = poll(p, 2, wait_ms(s));
+	int64_t ms = next_due(s) - now_ms();
+	int n = poll(p, FDS, ms < 0 ? 0 : (int)ms);
 
 	if (n < 0)
 		return;
-	if (p[0].revents)
-		on_signals(s);
-	if (s->state == GONE)
+	if (p[SIGNALS].revents && has_term(s))
+		dispatch(s, EV_TERM);
+	enum state before = s->state;
+	if (before == GONE)
 		return;
-	if (p[1].revents && working)
+	if (p[JOB].revents && s->job.pid)
+		dispatch(s, EV_JOB);
+	if (p[AGENT].revents && (s->state == WORKING || s->state == STOPPING))
 		dispatch(s, EV_EXITED);
-	else if ((p[1].revents && !s->trouble_since) || wait_ms(s) == 0)
+	else if (p[CONTROL].revents && s->state == before && s->state == WORKING)
+		s->next_sample = now_ms(); /* what it says is read with the next sample */
+	if (s->state == before && (p[READY].revents || next_due(s) <= now_ms()))
 		dispatch(s, EV_TIMER);
+}
+
+/* ---- the beginning ---- */
+
+/* The words of a list of raser.ini. */
+static char **
+split_words(const char *text)
+{
+	size_t n = 0;
+	char *copy = strdup(text);
+	char **words = calloc(strlen(text) / 2 + 2, sizeof(*words));
+	char *save = NULL;
+
+	if (!copy || !words) {
+		free(copy);
+		free(words);
+		return NULL;
+	}
+	for (char *w = strtok_r(copy, " \t\r\n", &save); w; w = strtok_r(NULL, " \t\r\n", &save))
+		words[n++] = w;
+	if (!n)
+		free(copy); /* else it lives as long as the words: as long as we do */
+	return words;
+}
+
+/* "auto": what works here. A sandbox that was asked for by name must work. */
+static bool
+choose_sandbox(struct super *s)
+{
+	const char *name = s->o->sandbox ? s->o->sandbox : s->conf.agent.sandbox;
+	const struct sandbox_spec spec = {
+		.image = s->conf.agent.image, .binds = (const char *const *)s->binds,
+		.network = s->conf.agent.network,
+	};
+	bool chosen = !strcmp(name, "auto");
+	int kind = chosen ? SANDBOX_BWRAP : sandbox_kind_parse(name);
+	struct err err = { 0 };
+
+	if (kind < 0) {
+		log_warnx("there is no sandbox called %s", name);
+		return false;
+	}
+	s->sandbox = (enum sandbox_kind)kind;
+	if (s->sandbox == SANDBOX_NONE || !sandbox_probe(s->sandbox, &spec, s->o->local, &err))
+		return true;
+	if (!chosen) {
+		log_warnx("the sandbox %s does not work on this node: %s", name, err.text);
+		return false;
+	}
+	log_warnx("agents run without a sandbox: %s", err.text);
+	s->sandbox = SANDBOX_NONE;
+	return true;
+}
+
+static bool
+choose_command(struct super *s)
+{
+	struct err err = { 0 };
+
+	if (s->o->command) {
+		s->command = (char **)(uintptr_t)s->o->command;
+		return true;
+	}
+	if (!s->conf.agent.plugin[0]) {
+		log_warnx("no command is given, and raser.ini names no plugin");
+		return false;
+	}
+	s->is_plugin = true;
+	s->command = plugin_split(s->conf.agent.plugin, "run_task", &err);
+	if (!s->command)
+		log_warnx("%s", err.text);
+	return s->command;
+}
+
+/* The run's unique name, from FORMAT. */
+static void
+read_uuid(struct super *s)
+{
+	char path[PATH_MAX + 16];
+	char text[128] = "";
+
+	snprintf(path, sizeof(path), "%s/FORMAT", s->run.run);
+	FILE *f = fopen(path, "re");
+	const char *line = f ? fgets(text, sizeof(text), f) : NULL;
+	if (f)
+		fclose(f);
+	text[strcspn(text, "\n")] = '\0';
+	const char *last = line ? strrchr(text, ' ') : NULL;
+	snprintf(s->uuid, sizeof(s->uuid), "%.63s", last ? last + 1 : "run");
+}
+
+/* 0 or an exit status. */
+static int
+configure(struct super *s)
+{
+	struct err err = { 0 };
+	int rc = run_info_read(s->o->mnt, s->o->tier, &s->run);
+
+	if (rc) {
+		log_warnx(rc == -ENOENT ? "%s: no mount of raserfs with a tier %s" :
+					  "%s: cannot be read for tier %s",
+			  s->o->mnt, s->o->tier);
+		return EXIT_TROUBLE;
+	}
+	if (conf_load(&s->conf, s->run.run, &err)) {
+		log_warnx("%s", err.text);
+		return EXIT_UNFIT;
+	}
+	struct agent_conf *c = &s->conf.agent;
+	if (s->o->image)
+		snprintf(c->image, sizeof(c->image), "%s", s->o->image);
+	if (s->o->network)
+		c->network = true;
+	const char *by = s->o->memory_by ? s->o->memory_by : c->memory_by;
+	s->memory_by = !strcmp(by, "cgroup") ? MEMORY_CGROUP :
+		       !strcmp(by, "poll")   ? MEMORY_POLL :
+					       MEMORY_AUTO;
+	s->binds = split_words(c->bind);
+	s->pass = split_words(c->env);
+	read_uuid(s);
+	plugin_cache(s->o->local, s->uuid, s->cache);
+	return s->binds && s->pass && choose_command(s) && choose_sandbox(s) ? 0 : EXIT_UNFIT;
 }
 
 int
 super_run(const struct super_options *o)
 {
-	static struct super s; /* large: it holds an environment */
+	static struct super s; /* large: it holds paths and a line of an agent's */
 	sigset_t set;
 
 	s = (struct super){ .o = o, .ready_fd = -1, .claim.fd = -1, .attempt.log_fd = -1,
-			    .proc.fd = -1 };
+			    .attempt.lock_fd = -1, .proc.fd = -1, .job.fd = -1, .control.fd = -1,
+			    .control.notify_fd = -1, .trajectory.state_fd = -1,
+			    .trajectory.results_fd = -1 };
 	sigemptyset(&set);
 	sigaddset(&set, SIGTERM);
 	sigaddset(&set, SIGINT);
@@ -493,14 +448,12 @@ super_run(const struct super_options *o)
 	}
 	/* if somebody kills the guard, its orphans come to us */
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
+	int status = configure(&s);
+	if (status)
+		return status;
+	attempt_sweep(o->local);
 	proc_init();
-	int rc = run_info_read(o->mnt, o->tier, &s.run);
-	if (rc) {
-		log_warnx(rc == -ENOENT ? "%s: no mount of raserfs with a tier %s" :
-					  "%s: cannot be read for tier %s",
-			  o->mnt, o->tier);
-		return EXIT_TROUBLE;
-	}
+	s.state = s.is_plugin ? SETUP : IDLE;
 	while (s.state != GONE)
 		turn(&s);
 	if (s.ready_fd >= 0)

@@ -281,7 +281,7 @@ wrap=() # what a daemon is started with: env, setpriv, ...
 tries_slow=1
 [ -z "${RASER_SANITIZED-}" ] || tries_slow=5
 
-# new_run [KEY=VALUE...]: RUN is a new run directory; keys of [run], or TIER.KEY of a tier
+# new_run [KEY=VALUE...]: RUN is a new run directory; keys of [run], agent.KEY, or TIER.KEY of a tier
 new_run() {
 	local set key tier
 	nruns=$((nruns + 1))
@@ -290,7 +290,10 @@ new_run() {
 	for set in "$@"; do
 		key=${set%%=*}
 		tier=run
-		case $key in *.*) tier="tier ${key%%.*}" key=${key#*.} ;; esac
+		case $key in
+		agent.*) tier=agent key=${key#*.} ;;
+		*.*) tier="tier ${key%%.*}" key=${key#*.} ;;
+		esac
 		awk -v s="[$tier]" -v k="$key" -v v="${set#*=}" '
 			/^\[/ { in_it = $0 == s }
 			in_it && $1 == k { print k " = " v; next }

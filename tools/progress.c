@@ -225,6 +225,13 @@ progress_summary(struct progress *p)
 	printf("moved up   %ld times a task went to a higher tier\n", p->nmoves);
 	for (long k = 0; k < p->nmoves && k < MOVES_SHOWN; k++)
 		printf("           %.140s\n", p->moves[k]);
+	long resumed = since_first(p, "resumed", NULL);
+	if (resumed)
+		printf("resumed    %ld attempts went on with the work of one before; %.1f s of it had to "
+		       "be done again, %.1f s at most at a time\n", resumed,
+		       json_number_value(json_object_get(p->now, "redo_seconds")) -
+			       json_number_value(json_object_get(p->first, "redo_seconds")),
+		       json_number_value(json_object_get(p->now, "redo_max_seconds")));
 	printf("makespan   %.1f s\n", makespan);
 	if (p->agents && makespan > 0)
 		printf("agents     %d, at work %.0f %% of the time\n", p->agents,

@@ -17,14 +17,18 @@ static const struct verb {
 	int (*run)(int argc, char **argv);
 	const char *usage, *does;
 } verbs[] = {
-	{ "init", verb_init, "DIR", "make a run directory with its raser.ini" },
+	{ "init", verb_init, "DIR [--plugin PROGRAM [ARG...]]",
+	  "make a run directory with its raser.ini, and the plugin's tasks in it" },
 	{ "submit", verb_submit, "RUN [--id-field F] FILE|-", "submit tasks, all or nothing" },
 	{ "run", verb_run,
-	  "RUN [--agents TIER=N,...] [--mount DIR] [--beside PROGRAM] -- COMMAND...",
+	  "RUN [--agents TIER=N,...] [--mount DIR] [--beside PROGRAM] [--sandbox KIND]\n"
+	  "        [--image IMAGE] [--network] [--memory-by HOW] [-- COMMAND...]",
 	  "run agents on this machine until the queue is drained" },
 	{ "status", verb_status, "RUN", "how many tasks are in which state" },
 	{ "retry", verb_retry, "RUN TASK...|--all", "make failed or cancelled tasks pending again" },
 	{ "cancel", verb_cancel, "RUN TASK...|--all", "cancel pending or claimed tasks" },
+	{ "export", verb_export, "RUN [--attempts | --steps]",
+	  "print the records of all attempts, or the steps of the accepted ones" },
 	{ "evict", verb_evict, "RUN OWNER...", "declare a daemon dead: its claims are lost" },
 };
 

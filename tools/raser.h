@@ -18,6 +18,8 @@ verb_init(int argc, char **argv);
 int
 verb_submit(int argc, char **argv);
 int
+verb_export(int argc, char **argv);
+int
 verb_run(int argc, char **argv);
 int
 verb_status(int argc, char **argv);
@@ -42,6 +44,11 @@ target_find(const char *path, struct target *t);
 /* The library on the target's run directory, without an owner; NULL after a message. */
 struct queue *
 target_queue(const struct target *t);
+
+/* Submit the JSON that a descriptor gives, all or nothing; field: instead of "id", NULL = none.
+ * Prints what became of it; returns an exit status. */
+int
+submit_by_library(const struct target *t, int in, const char *field);
 
 /* "raser VERB: message", on stderr; returns status. */
 int

@@ -4,6 +4,8 @@
 #include <config.h>
 
 #include "mounting.h"
+#include "orphans.h"
+#include "plugin.h"
 #include "program.h"
 #include "progress.h"
 #include "raser.h"
@@ -27,6 +29,8 @@ enum {
 	LIVE_MS = 250,
 	PLAIN_MS = 5000,
 	EXIT_INTERRUPTED = 99,
+	EXIT_UNFIT = 3, /* of raser-agentd: this node cannot run agents */
+	OPTIONS_MAX = 8,
 };
 
 struct agent {
@@ -43,10 +47,14 @@ struct run {
 	bool mounted; /* by us */
 	struct agent *agents;
 	int nagents;
-	char *const *command;
+	char *const *command; /* empty: the plugin */
+	const char *options[OPTIONS_MAX]; /* handed on to raser-agentd */
+	size_t noptions;
 	pid_t beside;
 	int log_fd, signal_fd;
-	bool interrupted, lost;
+	char log_path[PATH_MAX + 128];
+	bool interrupted, lost, unfit;
+	struct orphans orphans;
 };
 
 static int64_t
@@ -149,8 +157,11 @@ start_agent(struct run *r, struct agent *a)
 	argv[n++] = program;
 	argv[n++] = "--tier";
 	argv[n++] = a->tier;
+	for (size_t i = 0; i < r->noptions; i++)
+		argv[n++] = (char *)(uintptr_t)r->options[i];
 	argv[n++] = r->mounting.dir;
-	argv[n++] = "--";
+	if (*r->command)
+		argv[n++] = "--";
 	for (char *const *c = r->command; *c && n < 511; c++)
 		argv[n++] = *c;
 	argv[n] = NULL;
@@ -167,8 +178,13 @@ static void
 on_agent(struct run *r, struct agent *a, int status)
 {
 	a->pid = 0;
-	if ((WIFEXITED(status) && (WEXITSTATUS(status) == 0 || WEXITSTATUS(status) == 2)) ||
-	    r->interrupted || r->lost) {
+	int code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+	if (code == EXIT_USAGE || code == EXIT_UNFIT) {
+		if (!r->unfit)
+			complain(0, "agents cannot run here as raser.ini asks; see %s", r->log_path);
+		r->unfit = true;
+	}
+	if (code == 0 || code == EXIT_USAGE || code == EXIT_UNFIT || r->interrupted || r->lost) {
 		a->ended = true;
 		return;
 	}
@@ -195,6 +211,20 @@ reap(struct run *r)
 			if (r->agents[i].pid == pid)
 				on_agent(r, &r->agents[i], status);
 	}
+}
+
+/* A child that a tree of an agent has not left behind; what --beside leaves is its own. */
+static bool
+is_known(const void *arg, pid_t pid)
+{
+	const struct run *r = arg;
+
+	if (pid == r->mounting.daemon || pid == r->beside || (r->beside && getpgid(pid) == r->beside))
+		return true;
+	for (int i = 0; i < r->nagents; i++)
+		if (r->agents[i].pid == pid)
+			return true;
+	return false;
 }
 
 static void
@@ -261,11 +291,21 @@ supervise(struct run *r, struct progress *p)
 		poll(&fd, 1, LIVE_MS);
 		on_signals(r);
 		reap(r);
+		orphans_end(&r->orphans, is_known, r, now_ms());
 		progress_events(p);
 		if (r->lost && !told) {
 			stop_agents(r);
 			told = true;
 		}
+	}
+	/* nothing of an agent outlives the run */
+	r->orphans.next = 0;
+	while (orphans_end(&r->orphans, is_known, r, now_ms())) {
+		struct pollfd fd = { .fd = r->signal_fd, .events = POLLIN };
+
+		poll(&fd, 1, LIVE_MS);
+		on_signals(r);
+		reap(r);
 	}
 	progress_read(p);
 	progress_end(p, live);
@@ -282,13 +322,12 @@ end_beside(struct run *r)
 }
 
 static int
-open_log(const struct target *t)
+open_log(const struct target *t, char path[PATH_MAX + 128])
 {
-	char path[PATH_MAX + 128];
 	char host[64] = "";
 
 	gethostname(host, sizeof(host) - 1);
-	snprintf(path, sizeof(path), "%s/logs/run.%s.%ld.log", t->run, host, (long)getpid());
+	snprintf(path, PATH_MAX + 128, "%s/logs/run.%s.%ld.log", t->run, host, (long)getpid());
 	int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
 	if (fd < 0)
 		complain(0, "%s: %s", path, strerror(errno));
@@ -308,7 +347,8 @@ run_all(struct run *r, const char *mount_dir, char *beside)
 	sigaddset(&set, SIGHUP);
 	sigprocmask(SIG_BLOCK, &set, NULL);
 	r->signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-	r->log_fd = open_log(&r->target);
+	prctl(PR_SET_CHILD_SUBREAPER, 1);
+	r->log_fd = open_log(&r->target, r->log_path);
 	if (r->target.is_mount) {
 		snprintf(r->mounting.dir, sizeof(r->mounting.dir), "%s", r->target.path);
 	} else {
@@ -340,6 +380,45 @@ run_all(struct run *r, const char *mount_dir, char *beside)
 	return r->interrupted ? EXIT_INTERRUPTED : status;
 }
 
+/* An option of raser-agentd; each has another static name, so the words stay. */
+static void
+hand_on(struct run *r, const char *name, const char *value)
+{
+	static char words[OPTIONS_MAX][32];
+
+	if (r->noptions + 2 > OPTIONS_MAX)
+		return;
+	snprintf(words[r->noptions], sizeof(words[0]), "--%s", name);
+	r->options[r->noptions] = words[r->noptions];
+	r->noptions++;
+	if (value)
+		r->options[r->noptions++] = value;
+}
+
+/* Without a command there must be a plugin, and it must be there: 0 or an exit status. */
+static int
+check_plugin(const struct run *r)
+{
+	static struct conf conf;
+	struct err err = { 0 };
+	char program[PATH_MAX];
+
+	if (*r->command)
+		return 0;
+	if (conf_load(&conf, r->target.run, &err))
+		return complain(1, "%s", err.text);
+	if (!conf.agent.plugin[0])
+		return complain(EXIT_USAGE, "give a COMMAND, or name a plugin in %s/raser.ini (raser init "
+				"--plugin does)", r->target.run);
+	char **argv = plugin_split(conf.agent.plugin, NULL, &err);
+	if (!argv)
+		return complain(1, "%s", err.text);
+	int rc = program_find(argv[0], program);
+	int status = rc ? complain(1, "the plugin %s: %s", argv[0], strerror(-rc)) : 0;
+	plugin_free(argv);
+	return status;
+}
+
 int
 verb_run(int argc, char **argv)
 {
@@ -347,6 +426,10 @@ verb_run(int argc, char **argv)
 		{ "agents", required_argument, NULL, 'a' },
 		{ "mount", required_argument, NULL, 'm' },
 		{ "beside", required_argument, NULL, 'b' },
+		{ "sandbox", required_argument, NULL, 's' },
+		{ "image", required_argument, NULL, 's' },
+		{ "memory-by", required_argument, NULL, 's' },
+		{ "network", no_argument, NULL, 's' },
 		{ NULL, 0, NULL, 0 },
 	};
 	struct run r = { .log_fd = -1 };
@@ -357,8 +440,11 @@ verb_run(int argc, char **argv)
 	int c;
 
 	/* RUN may stand before the options; what follows "--" is the command's */
-	while ((c = getopt_long(argc, argv, "-", options, NULL)) != -1) {
-		if (c == 'a')
+	int which;
+	while ((c = getopt_long(argc, argv, "-", options, &which)) != -1) {
+		if (c == 's')
+			hand_on(&r, options[which].name, optarg);
+		else if (c == 'a')
 			agents = optarg;
 		else if (c == 'm')
 			mount_dir = optarg;
@@ -370,16 +456,19 @@ verb_run(int argc, char **argv)
 			return usage_error();
 	}
 	r.command = argv + optind;
-	if (!run || !*r.command)
+	if (!run)
 		return usage_error();
 	if (!target_find(run, &r.target))
 		return 1;
+	int status = check_plugin(&r);
+	if (status)
+		return status;
 	r.agents = calloc(AGENTS_MAX, sizeof(*r.agents));
 	if (!r.agents)
 		return complain(1, "out of memory");
-	int status = EXIT_USAGE;
+	status = EXIT_USAGE;
 	char program[PATH_MAX];
-	int rc = program_find(*r.command, program);
+	int rc = *r.command ? program_find(*r.command, program) : 0;
 	if (rc)
 		complain(EXIT_USAGE, "%s: %s", *r.command, strerror(-rc));
 	else if (!agents || parse_agents(&r, agents))

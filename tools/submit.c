@@ -142,7 +142,7 @@ print_receipt_tail(const struct submission *s)
 			print_refusal(line);
 }
 
-static int
+int
 submit_by_library(const struct target *t, int in, const char *field)
 {
 	struct err err = { 0 };

@@ -5,7 +5,7 @@
 . "$(dirname "$0")/../lib.sh"
 
 new_run steal_after=30 max_failures=3 retry_delay=0.5 low.memory=0 medium.memory=0 \
-	high.memory=200M grace=1 || exit
+	high.memory=200M grace=1 agent.sandbox=none || exit
 mount_run m || exit
 agentd=$top/raser-agentd
 results=$RUN/results

@@ -1,0 +1,47 @@
+/*
+ * plugin.h - a plugin's command, and its verbs beside run_task: raser-plugin(7). Used by agentd
+ * and by raser.
+ */
+#ifndef RASER_PLUGIN_H
+#define RASER_PLUGIN_H
+
+#include <limits.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+
+#include "log.h"
+
+enum { PLUGIN_TEXT = 2048, PLUGIN_WORD = 180 /* a line of raser.ini is at most 199 bytes long */ };
+
+/* A command as the value of "plugin" in raser.ini: plugin_split() gives the same words back.
+ * False when it is too long, a word is, or one holds a line's end. */
+bool
+plugin_quote(char *const *argv, char *text, size_t size);
+
+/* The words of that value and one more (may be NULL), allocated; free it with plugin_free().
+ * NULL and a sentence in err when it cannot be split. */
+char **
+plugin_split(const char *text, const char *more, struct err *err);
+void
+plugin_free(char **argv);
+
+/* Run "... get_tasks"; what it prints, in a file that is closed by the caller. NULL and a
+ * sentence in err when it fails. */
+FILE *
+plugin_tasks(char *const *argv, struct err *err);
+
+/* The folder of this node and run that setup may fill and agents see; name: of the run, unique;
+ * local: a node-local directory. */
+void
+plugin_cache(const char *local, const char *name, char cache[PATH_MAX]);
+
+/*
+ * Run "... setup" unless it was done on this node for this run: waits while another agentd does
+ * it. argv ends with that verb. Its output goes to our
+ * stderr. 0, or a negative errno and a sentence in err: the node's fault.
+ */
+int
+plugin_setup(char *const *argv, const char *local, const char *name, struct err *err);
+
+#endif

@@ -1,0 +1,508 @@
+/*
+ * work.c - an agent at work: its workspace, its start, its heartbeat, what it says, its limits.
+ */
+#include <config.h>
+
+#include "super_impl.h"
+
+#include "log.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { DRIFT_MS = 200 };
+
+static int64_t
+touch_every(const struct super *s)
+{
+	return s->run.steal_after_ms / 6;
+}
+
+/* ---- before its start ---- */
+
+static int
+restore(const void *arg, void *result)
+{
+	const struct super *s = arg;
+	struct restore_result *r = result;
+	struct err err = { 0 };
+	int rc = store_restore(s->attempt.store, s->attempt.state, s->claim.attempt,
+			       owner_random(s->claim.owner), s->conf.agent.checkpoint_limit, r, &err);
+
+	if (rc && err.text[0])
+		snprintf(r->note, sizeof(r->note), "%s", err.text);
+	return rc;
+}
+
+static enum state
+start_agent(struct super *s);
+
+enum state
+work_prepare(struct super *s)
+{
+	int rc = attempt_begin(&s->attempt, &s->run, &s->claim, s->o->local);
+
+	s->lost = s->adrift = s->done = s->failed_itself = s->wants_save = false;
+	s->limit = WELL;
+	s->restored = (struct restore_result){ 0 };
+	s->record = (struct record){ .tier = s->o->tier, .sandbox = sandbox_kind_name(s->sandbox),
+				     .memory = s->run.memory, .redo = -1 };
+	s->next_touch = now_ms() + touch_every(s);
+	s->leave_by = s->kill_at = s->next_save = 0;
+	s->shot = SHOT_NONE;
+	s->frozen = false;
+	s->saved_stamp = 0;
+	s->save_ms = 0;
+	if (rc)
+		return finish_unstarted(s, strerror(-rc));
+	if (access(s->attempt.store, F_OK) < 0)
+		return start_agent(s); /* nobody has left anything */
+	if (!start_job(s, restore, s, sizeof(struct restore_result)))
+		return finish_unstarted(s, "no process for restoring its checkpoint");
+	return PREPARING;
+}
+
+enum state
+prepare_job(struct super *s)
+{
+	int rc = job_finish(&s->job, &s->restored);
+
+	snprintf(s->record.restore_note, sizeof(s->record.restore_note), "%s", s->restored.note);
+	if (rc && rc != -ENOENT) {
+		char why[360];
+
+		snprintf(why, sizeof(why), "its checkpoint cannot be restored here: %.300s",
+			 s->restored.note[0] ? s->restored.note : strerror(-rc));
+		return finish_unstarted(s, why);
+	}
+	if (!rc) {
+		snprintf(s->record.restored, sizeof(s->record.restored), "%s", s->restored.name);
+		s->record.taken = (double)s->restored.taken;
+	}
+	return start_agent(s);
+}
+
+static void
+stop_preparing(struct super *s)
+{
+	if (!s->job.pid)
+		return;
+	job_kill(&s->job);
+	job_finish(&s->job, NULL);
+}
+
+enum state
+prepare_lost(struct super *s)
+{
+	LOG_TASK(log_info, s, "the claim is lost before its agent was started");
+	stop_preparing(s);
+	return finish_clean(s);
+}
+
+enum state
+prepare_term(struct super *s)
+{
+	s->preempted = true;
+	stop_preparing(s);
+	return finish_unstarted(s, NULL);
+}
+
+enum state
+prepare_timer(struct super *s)
+{
+	int e = now_ms() >= s->next_touch ? beat(s) : -1;
+
+	return e >= 0 ? dispatch(s, (enum event)e) : s->state;
+}
+
+/* ---- its start ---- */
+
+struct env {
+	char *list[ENV_MAX + 1];
+	int n;
+};
+
+static void __attribute__((format(printf, 3, 4)))
+add_env(struct env *e, const char *name, const char *fmt, ...)
+{
+	char *value = NULL;
+	va_list args;
+
+	va_start(args, fmt);
+	int n = vasprintf(&value, fmt, args);
+	va_end(args);
+	if (n < 0 || e->n == ENV_MAX || asprintf(&e->list[e->n], "%s=%s", name, value) < 0) {
+		log_warnx("out of memory: the agent does not get %s", name);
+		e->list[e->n] = NULL;
+	} else {
+		e->n++;
+	}
+	if (n >= 0)
+		free(value);
+}
+
+static void
+make_env(struct super *s, const struct sandbox_view *v, bool cache, struct env *e)
+{
+	char id[NAME_LIMIT + 1];
+	bool shown = s->sandbox == SANDBOX_NONE || s->conf.agent.mount;
+
+	if (name_decode(s->claim.name, id) < 0 || strlen(id) == 0)
+		snprintf(id, sizeof(id), "%s", s->claim.name);
+	add_env(e, "RASER_TASK_ID", "%s", id);
+	add_env(e, "RASER_TASK", "%s", s->claim.name);
+	add_env(e, "RASER_ATTEMPT", "%u", s->claim.attempt);
+	add_env(e, "RASER_FAILURES", "%d", s->claim.failures);
+	add_env(e, "RASER_TIER", "%s", s->o->tier);
+	add_env(e, "RASER_MEMORY", "%lld", (long long)s->run.memory);
+	add_env(e, "RASER_RESUMED", "%d", s->record.restored[0] ? 1 : 0);
+	if (s->conf.agent.time_limit_ms)
+		add_env(e, "RASER_DEADLINE", "%.0f",
+			wall_now() + (double)s->conf.agent.time_limit_ms / 1000);
+	else
+		add_env(e, "RASER_DEADLINE", "%s", "");
+	add_env(e, "RASER_TASK_FILE", "%s", v->task_file);
+	add_env(e, "RASER_WORKSPACE", "%s", v->work);
+	add_env(e, "RASER_RESULTS", "%s", v->results);
+	add_env(e, "RASER_CONTROL", "%s", v->control);
+	if (cache)
+		add_env(e, "RASER_CACHE", "%s", v->cache);
+	if (shown)
+		add_env(e, "RASER_LEASE", "%s", s->claim.lease);
+	if (shown)
+		add_env(e, "RASER_MOUNT", "%s", s->o->mnt);
+}
+
+/* What the agent will find, and the plan of its sandbox. */
+static int
+make_plan(struct super *s, struct err *err)
+{
+	struct agent_conf *c = &s->conf.agent;
+	bool cache = s->is_plugin && access(s->cache, F_OK) == 0;
+	const struct sandbox_spec spec = {
+		.argv = s->command, .scratch = s->attempt.scratch, .state = s->attempt.state,
+		.task_file = s->attempt.task_file, .control = s->attempt.control,
+		.results = s->attempt.out, .cache = cache ? s->cache : NULL, .run = s->run.run,
+		.mnt = s->o->mnt, .image = c->image, .binds = (const char *const *)s->binds,
+		.pass = (const char *const *)s->pass, .network = c->network, .show_mount = c->mount,
+	};
+	static struct sandbox_view view; /* of paths, each a page */
+	struct env env = { 0 };
+
+	sandbox_view(s->sandbox, &spec, &view);
+	make_env(s, &view, cache, &env);
+	int rc = sandbox_plan(s->sandbox, &spec, env.list, &s->plan, err);
+	for (int i = 0; i < env.n; i++)
+		free(env.list[i]);
+	return rc;
+}
+
+static int
+make_folders(struct super *s, struct err *err)
+{
+	const char *const dirs[] = { s->attempt.work, s->attempt.home };
+
+	for (size_t i = 0; i < 2; i++)
+		if (mkdir(dirs[i], 0700) < 0 && errno != EEXIST)
+			return err_set(err, -errno, "%s: %s", dirs[i], strerror(errno));
+	int rc = control_open(&s->control, s->attempt.control);
+	return rc ? err_set(err, rc, "%s: %s", s->attempt.control, strerror(-rc)) : 0;
+}
+
+/* Tell the mount what is being done again, for its report. */
+static void
+tell_redo(struct super *s)
+{
+	char verb[64];
+
+	if (s->claim.attempt == 1)
+		return;
+	s->record.redo = attempt_redo(&s->attempt, &s->claim, s->record.taken);
+	if (s->record.redo < 0)
+		return;
+	snprintf(verb, sizeof(verb), "resumed %.3f", s->record.redo);
+	int rc = claim_verb(&s->claim, verb);
+	if (rc)
+		LOG_TASK(log_debug, s, "%s: %s", verb, strerror(-rc));
+}
+
+static enum state
+start_agent(struct super *s)
+{
+	static char state_path[PATH_MAX + 64];
+	static char results_path[PATH_MAX + 640];
+	struct err err = { 0 };
+
+	tell_redo(s);
+	snprintf(state_path, sizeof(state_path), "%s/trajectory.jsonl", s->attempt.state);
+	snprintf(results_path, sizeof(results_path), "%s/trajectory.jsonl", s->attempt.results);
+	trajectory_open(&s->trajectory, state_path, results_path);
+	s->record.steps = s->trajectory.steps;
+	int rc = make_folders(s, &err);
+	if (!rc)
+		rc = make_plan(s, &err);
+	if (rc)
+		return finish_unstarted(s, err.text);
+	record_write(&s->attempt, &s->claim, &s->record, NULL, NULL);
+	const struct proc_spec spec = {
+		.plan = &s->plan, .scratch = s->attempt.scratch, .stdin_path = s->attempt.task_file,
+		.output_fd = s->attempt.log_fd, .memory = s->run.memory, .memory_by = s->memory_by,
+	};
+	rc = proc_start(&s->proc, &spec);
+	if (rc)
+		return finish_unstarted(s, strerror(-rc));
+	settle(s, STORE_OK);
+	const struct agent_conf *c = &s->conf.agent;
+	s->activity = (struct activity){ .time_limit_ms = c->time_limit_ms,
+				   .hang_after_ms = c->hang_after_ms,
+				   .progress_after_ms = c->progress_after_ms,
+				   .max_steps = c->max_steps, .steps = s->trajectory.steps };
+	struct now now = now_read();
+	activity_start(&s->activity, now);
+	s->next_sample = now.boot_ms + activity_every_ms(&s->activity);
+	s->next_save = c->checkpoint_every_ms ? now.boot_ms + c->checkpoint_every_ms : 0;
+	if (s->record.restored[0])
+		LOG_TASK(log_info, s, "started (%s), resumed from %s%s%s", s->record.sandbox,
+			 s->record.restored, s->record.restore_note[0] ? "; " : "",
+			 s->record.restore_note);
+	else
+		LOG_TASK(log_info, s, "started (%s)%s%s", s->record.sandbox,
+			 s->record.restore_note[0] ? ", from the beginning: " : "",
+			 s->record.restore_note);
+	return WORKING;
+}
+
+/* ---- its heartbeat ---- */
+
+/* The mount died under us, and the agent goes on. The daemon that comes in its place ends the
+ * claims of its predecessor; the next attempt is ours if nobody was faster (DESIGN 3). */
+int
+drift(struct super *s)
+{
+	s->next_touch = now_ms() + DRIFT_MS;
+	switch (claim_fate(s->o->mnt, &s->claim)) {
+	case FATE_FREE:
+		break;
+	case FATE_OVER:
+		return EV_LOST;
+	default:
+		return -1;
+	}
+	if (claim_again(s->o->mnt, s->o->tier, &s->claim))
+		return -1; /* whoever was faster shows at the next look */
+	s->adrift = false;
+	LOG_TASK(log_info, s, "taken up again: the mount is back, and its agent went on");
+	attempt_renumber(&s->attempt, &s->run, &s->claim);
+	s->next_touch = now_ms() + touch_every(s);
+	return -1;
+}
+
+static void
+tell_activity(struct super *s)
+{
+	char verb[160];
+	int64_t idle = (now_ms() - s->activity.active) / 1000;
+	struct usage u;
+
+	if (s->state != WORKING || !proc_usage(&s->proc, &u))
+		return;
+	snprintf(verb, sizeof(verb), "note active %lld s ago, %lld steps, cpu %.1f s, %lld MB, %d processes",
+		 (long long)idle, (long long)s->activity.steps, (double)u.cpu_ms / 1000,
+		 (long long)(u.rss >> 20), u.processes);
+	claim_verb(&s->claim, verb); /* for people only: a touch tells what is wrong */
+}
+
+int
+beat(struct super *s)
+{
+	if (s->lost)
+		return -1;
+	if (s->adrift)
+		return drift(s);
+	s->next_touch = now_ms() + touch_every(s);
+	int rc = claim_touch(&s->claim);
+	if (!rc) {
+		attempt_alive(&s->attempt, &s->claim);
+		tell_activity(s);
+		return -1;
+	}
+	if (claim_orphaned(&s->claim)) {
+		s->adrift = true;
+		s->next_touch = now_ms() + DRIFT_MS;
+		LOG_TASK(log_warnx, s, "%s is gone; its agent goes on, waiting for the mount", s->o->mnt);
+		return -1;
+	}
+	if (rc == -ESTALE || rc == -ENOENT || rc == -EPERM)
+		return EV_LOST;
+	LOG_TASK(log_warnx, s, "no heartbeat: %s", strerror(-rc));
+	return -1;
+}
+
+/* ---- what it says ---- */
+
+static void
+on_order(void *arg, const struct order_text *o)
+{
+	struct super *s = arg;
+	struct now now = now_read();
+	char verb[64];
+	int rc;
+
+	switch (o->order) {
+	case ORDER_PARKED:
+		activity_parked(&s->activity, o->number, now);
+		snprintf(verb, sizeof(verb), "parked %lld", (long long)o->number);
+		rc = claim_verb(&s->claim, verb);
+		if (rc)
+			LOG_TASK(log_debug, s, "%s: %s", verb, strerror(-rc));
+		break;
+	case ORDER_PROGRESS:
+		activity_progress(&s->activity, now);
+		break;
+	case ORDER_STEP:
+		activity_step(&s->activity);
+		rc = trajectory_add(&s->trajectory, o->step, s->claim.attempt, wall_now());
+		if (rc)
+			LOG_TASK(log_warnx, s, "step %lld is not recorded: %s",
+				 (long long)s->trajectory.steps, strerror(-rc));
+		s->record.steps = s->trajectory.steps;
+		break;
+	case ORDER_SET:
+		if (!strcmp(o->name, "max_steps"))
+			s->activity.max_steps = o->number;
+		else if (!strcmp(o->name, "progress_after"))
+			s->activity.progress_after_ms = o->number;
+		else
+			s->activity.hang_after_ms = o->number;
+		break;
+	case ORDER_CHECKPOINT:
+		s->save_asked = true;
+		s->next_save = now.boot_ms;
+		break;
+	case ORDER_BAD:
+		LOG_TASK(log_warnx, s, "RASER_CONTROL: a line is not understood: %s", o->text);
+		break;
+	}
+}
+
+void
+listen_control(struct super *s)
+{
+	control_read(&s->control, now_read().wall_s, on_order, s);
+}
+
+/* ---- its limits ---- */
+
+static enum state
+sample(struct super *s)
+{
+	struct usage u;
+	struct stat st;
+	struct now now = now_read();
+
+	s->next_sample = now.boot_ms + activity_every_ms(&s->activity);
+	listen_control(s);
+	if (s->frozen)
+		return s->state; /* the thaw excuses it */
+	if (!proc_usage(&s->proc, &u) || fstat(s->attempt.log_fd, &st) < 0) {
+		activity_excuse(&s->activity, s->activity.sampled, now);
+		return s->state;
+	}
+	const struct usage_totals totals = { .cpu_ms = u.cpu_ms, .io_bytes = u.io_bytes,
+					     .output_bytes = (uint64_t)st.st_size };
+	activity_sample(&s->activity, &totals, now);
+	s->limit = activity_health(&s->activity, now, s->limit_why, sizeof(s->limit_why));
+	return s->limit == WELL ? s->state : dispatch(s, EV_LIMIT);
+}
+
+enum state
+work_timer(struct super *s)
+{
+	int64_t now = now_ms();
+
+	if (s->state == STOPPING && s->kill_at && now >= s->kill_at) {
+		LOG_TASK(log_info, s, "its agent does not end by itself; killing it");
+		proc_kill(&s->proc);
+		s->kill_at = 0;
+	}
+	int e = now >= s->next_touch ? beat(s) : -1;
+	if (e >= 0)
+		return dispatch(s, (enum event)e);
+	if (s->state != WORKING)
+		return s->state;
+	if (now >= s->next_sample && sample(s) != WORKING)
+		return s->state;
+	if (s->next_save && now_ms() >= s->next_save && s->shot == SHOT_NONE)
+		shot_begin(s);
+	return s->state;
+}
+
+/* ---- its end, when we want it ---- */
+
+static enum state
+stop(struct super *s, int64_t grace_ms)
+{
+	shot_drop(s);
+	proc_term(&s->proc);
+	s->kill_at = now_ms() + grace_ms;
+	return STOPPING;
+}
+
+/* How much of the grace the agent gets: the rest is for its checkpoint, which takes as long as the
+ * last one did, and somewhat more for safety. */
+static int64_t
+agent_share(const struct super *s)
+{
+	int64_t grace = s->run.grace_ms;
+	int64_t share = s->save_ms ? grace - s->save_ms * 3 / 2 - grace / 25 : grace / 2;
+
+	return share < grace / 5 ? grace / 5 : share;
+}
+
+enum state
+work_term(struct super *s)
+{
+	LOG_TASK(log_info, s, "SIGTERM; stopping its agent, then giving it back");
+	s->preempted = true;
+	s->leave_by = now_ms() + s->run.grace_ms;
+	return stop(s, agent_share(s));
+}
+
+enum state
+work_lost(struct super *s)
+{
+	LOG_TASK(log_info, s, "the claim is lost; stopping its agent");
+	s->lost = true;
+	return stop(s, s->run.grace_ms < LOST_GRACE_MS ? s->run.grace_ms : LOST_GRACE_MS);
+}
+
+enum state
+work_limit(struct super *s)
+{
+	LOG_TASK(log_info, s, "%s; stopping its agent", s->limit_why);
+	return stop(s, s->run.grace_ms);
+}
+
+enum state
+stop_term(struct super *s)
+{
+	if (!s->preempted) {
+		s->leave_by = now_ms() + s->run.grace_ms;
+		int64_t kill_at = now_ms() + agent_share(s);
+		if (s->kill_at && kill_at < s->kill_at)
+			s->kill_at = kill_at;
+	}
+	s->preempted = true;
+	return STOPPING;
+}
+
+enum state
+stop_lost(struct super *s)
+{
+	s->lost = true;
+	return STOPPING;
+}
