@@ -9,7 +9,7 @@
 
 /* Less than this is what a waiting program does: timers, keep-alives, a loop that polls. Rates, so
  * that it does not matter how long the time between two samples was. */
-enum { CPU_PERMILLE = 5, IO_BYTES_PER_S = 64, EVERY_LEAST_MS = 200, EVERY_MOST_MS = 10000 };
+enum { CPU_PERMILLE = 5, IO_BYTES_PER_S = 4096, EVERY_LEAST_MS = 200, EVERY_MOST_MS = 10000 };
 
 void
 activity_start(struct activity *w, struct now now)

@@ -137,6 +137,7 @@ save_done(struct super *s, int rc, const struct save_report *report)
 			s->next_save = now_ms() + FULL_MS;
 		return;
 	}
+	attempt_alive(&s->attempt, &s->claim); /* who goes on from it counts from here */
 	r->last_taken = (double)s->shot_time.tv_sec + (double)s->shot_time.tv_nsec / 1e9;
 	s->saved_stamp = report->stamp;
 	if (report->unchanged) {

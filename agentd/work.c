@@ -222,8 +222,11 @@ tell_redo(struct super *s)
 	if (s->claim.attempt == 1)
 		return;
 	s->record.redo = attempt_redo(&s->attempt, &s->claim, s->record.taken);
+	if (s->record.redo < 0 && !s->record.restored[0])
+		return; /* whoever was there before left nothing, not even a sign */
 	if (s->record.redo < 0)
-		return;
+		s->record.redo = 0;
+	attempt_alive(&s->attempt, &s->claim);
 	snprintf(verb, sizeof(verb), "resumed %.3f", s->record.redo);
 	int rc = claim_verb(&s->claim, verb);
 	if (rc)

@@ -35,6 +35,9 @@ mount_tests = \
 	tests/mount/1000-agentd.t \
 	tests/mount/1100-run.t \
 	tests/mount/1200-million.t \
+	tests/mount/1400-checkpoint.t \
+	tests/mount/1500-limits.t \
+	tests/mount/1600-remount.t \
 	# end of mount tests
 
 # what distcheck runs (configure --enable-quick-check): that everything needed was shipped

@@ -38,7 +38,7 @@ struct agent {
 	pid_t pid; /* 0: not running */
 	bool known; /* its tier is one of the run's */
 	bool ended; /* drained, or told to stop */
-	int64_t restart_at, pause_ms;
+	int64_t started, restart_at, pause_ms;
 };
 
 struct run {
@@ -165,6 +165,7 @@ start_agent(struct run *r, struct agent *a)
 	for (char *const *c = r->command; *c && n < 511; c++)
 		argv[n++] = *c;
 	argv[n] = NULL;
+	a->started = now_ms();
 	a->pid = start_program(r, argv);
 	if (a->pid < 0) {
 		complain(0, "no agent can be started: %s", strerror(errno));
@@ -188,7 +189,11 @@ on_agent(struct run *r, struct agent *a, int status)
 		a->ended = true;
 		return;
 	}
-	a->restart_at = now_ms() + a->pause_ms;
+	/* who lived for a while did not die of its start */
+	int64_t now = now_ms();
+	if (now - a->started > 2 * a->pause_ms)
+		a->pause_ms = RESTART_FIRST_MS;
+	a->restart_at = now + a->pause_ms;
 	a->pause_ms = a->pause_ms * 2 < RESTART_LAST_MS ? a->pause_ms * 2 : RESTART_LAST_MS;
 }
 
