@@ -159,8 +159,8 @@ shot_end(struct super *s)
 {
 	thaw(s);
 	s->shot = SHOT_NONE;
-	if (s->next_save)
-		s->next_save = now_ms() + AGAIN_MS;
+	int64_t every = s->conf.agent.checkpoint_every_ms;
+	s->next_save = !every ? 0 : now_ms() + (every < AGAIN_MS ? every : AGAIN_MS);
 }
 
 void
