@@ -4,12 +4,16 @@ TAP = tests/tap.c tests/tap.h
 
 # C tests of the library
 unit_tests = \
+	tests/unit/agent.t \
 	tests/unit/names.t \
 	tests/unit/chain.t \
 	tests/unit/fault.t \
 	tests/unit/ingest.t \
 	tests/unit/queue.t \
 	# end of unit tests
+tests_unit_agent_t_SOURCES = tests/unit/agent.c $(TAP) agentd/activity.c agentd/control.c agentd/job.c \
+	agentd/plugin.c agentd/trajectory.c
+tests_unit_agent_t_LDADD = $(QUEUE_LIBS)
 tests_unit_names_t_SOURCES = tests/unit/names.c $(TAP)
 tests_unit_names_t_LDADD = $(QUEUE_LIBS)
 tests_unit_chain_t_SOURCES = tests/unit/chain.c $(TAP)
@@ -38,6 +42,7 @@ mount_tests = \
 	tests/mount/1400-checkpoint.t \
 	tests/mount/1500-limits.t \
 	tests/mount/1600-remount.t \
+	tests/mount/1700-chaos.t \
 	# end of mount tests
 
 # what distcheck runs (configure --enable-quick-check): that everything needed was shipped
@@ -66,7 +71,7 @@ tests_crowd_SOURCES = tests/crowd.c tests/errname.c tests/chk.h
 
 # a store that is slow or refuses, for LD_PRELOAD
 check_DATA = tests/slowdisk.so
-dist_noinst_DATA += tests/slowdisk.c
+dist_noinst_DATA += tests/slowdisk.c tests/chaos.py
 tests/slowdisk.so: $(srcdir)/tests/slowdisk.c
 	$(AM_V_CC)$(MKDIR_P) tests && $(CC) -std=gnu11 -I. $(WARN_CFLAGS) -O1 -g -shared -fPIC \
 		-o $@ $(srcdir)/tests/slowdisk.c
