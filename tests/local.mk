@@ -39,11 +39,22 @@ mount_tests = \
 
 # shell tests of the plugins, which need no mount
 plugin_tests = \
+	tests/plugins/mini.t \
 	tests/plugins/python.t \
 	tests/plugins/replay.t \
 	tests/plugins/shell.t \
 	# end of plugin tests
-dist_noinst_DATA = tests/plugins/plugin.sh
+dist_noinst_DATA = \
+	tests/plugins/plugin.sh \
+	tests/standin/minisweagent/__init__.py \
+	tests/standin/minisweagent/agents/__init__.py \
+	tests/standin/minisweagent/agents/default.py \
+	tests/standin/minisweagent/environments/__init__.py \
+	tests/standin/minisweagent/environments/local.py \
+	tests/standin/minisweagent/exceptions.py \
+	tests/standin/minisweagent/models/__init__.py \
+	tests/standin/minisweagent/models/test_models.py \
+	# end of what the tests of plugins need
 
 # what distcheck runs (configure --enable-quick-check): that everything needed was shipped
 quick_tests = \

@@ -17,7 +17,7 @@ may copy it, or put its directory, <libexecdir>/raserfs/plugins/python, into PYT
 import json as _json
 import math as _math
 import os as _os
-import tempfile as _tempfile
+import threading as _threading
 import time as _time
 
 
@@ -102,7 +102,8 @@ def save(path, data):
     if isinstance(data, str):
         data = data.encode("utf-8", "surrogatepass")
     where = _os.path.dirname(path) or "."
-    fd, temporary = _tempfile.mkstemp(prefix=".raser-save.", dir=where)
+    temporary = _os.path.join(where, ".raser-save.%d.%d" % (_os.getpid(), _threading.get_ident()))
+    fd = _os.open(temporary, _os.O_WRONLY | _os.O_CREAT | _os.O_TRUNC | _os.O_CLOEXEC, 0o666)
     try:
         with _os.fdopen(fd, "wb") as f:
             f.write(data)

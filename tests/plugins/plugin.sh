@@ -98,9 +98,11 @@ scratch=$(cd "$(mktemp -d "$base/raser-plugin.XXXXXX")" && pwd -P) || exit 1
 trap cleanup EXIT
 trap 'exit 143' TERM INT HUP
 
+# need_python: python is one; not a wrapper around it, since it is started often
 need_python() {
 	command -v python3 >/dev/null || skip_all "python3 is not installed"
-	python3 -c 'import sys; sys.exit(sys.version_info < (3, 7))' || skip_all "python3 is older than 3.7"
+	python=$(python3 -c 'import sys; print(sys.executable if sys.version_info >= (3, 7) else "")')
+	[ -n "$python" ] || skip_all "python3 is older than 3.7"
 }
 
 # ---- what raser-agentd does for a plugin ----

@@ -62,8 +62,11 @@ is "$(back 8)" "0 {'pair': [1, 2]} $rest" "a tuple is a list"
 # tasks EXPRESSION: what get_tasks says of a list
 tasks() {
 	printf 'def get_tasks():\n    return %s\n' "$1" >"$M/m.py"
-	"$plugin" "$M/m.py" get_tasks 2>&1 >/dev/null
-	echo "=$?"
+	local status
+	"$plugin" "$M/m.py" get_tasks >/dev/null 2>"$scratch/err"
+	status=$?
+	cat "$scratch/err"
+	echo "=$status"
 }
 like "$(tasks '["ok", {"id": "x", "f": open}]')" "task 2 \(id x\) cannot be written as JSON.*=1" "no JSON"
 like "$(tasks '[{"x": float("nan")}]')" "task 1 cannot be written as JSON.*=1" "NaN"
