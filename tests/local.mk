@@ -40,6 +40,7 @@ mount_tests = \
 # shell tests of the plugins, which need no mount
 plugin_tests = \
 	tests/plugins/mini.t \
+	tests/plugins/page.t \
 	tests/plugins/python.t \
 	tests/plugins/replay.t \
 	tests/plugins/shell.t \

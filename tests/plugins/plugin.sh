@@ -78,9 +78,12 @@ plan() {
 	exit
 }
 
+helpers=() # children that end with the test
+
 cleanup() {
-	local status=$?
+	local status=$? pid
 	trap - EXIT
+	for pid in "${helpers[@]}"; do kill -KILL "$pid" 2>/dev/null; done
 	[ -n "${RASER_KEEP-}" ] || rm -rf --one-file-system "$scratch"
 	if [ -z "$finished" ]; then
 		echo "Bail out! ended before its end, with status $status"
