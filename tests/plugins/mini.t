@@ -49,6 +49,8 @@ run() {
 	attempt "${mini[@]}" run_task
 }
 
+diag "with the stand-in for mini-SWE-agent in tests/standin"
+
 # ---- unbroken ----
 
 run "$task"
@@ -314,7 +316,7 @@ printf '{"instance_id": "a__b-2", "problem_statement": "é"}\n\n{"id": "x", "tas
 is "$("${mini[@]}" "$scratch/in" get_tasks | jq -r .id | xargs)" "a__b-1 a__b-2 x" "get_tasks of a folder"
 is "$("${mini[@]}" "$scratch/in/more.jsonl" get_tasks | jq -r .id | xargs)" "a__b-2 x" "and of a file"
 printf '{"id": "x"}\n[]\n' >"$scratch/in/more.jsonl"
-out=$("${mini[@]}" "$scratch/in" get_tasks 2>&1 >"$scratch/null")
+out=$("${mini[@]}" "$scratch/in" get_tasks 2>&1)
 like "$? $out" "more.jsonl, line 1: neither problem_statement.*line 2: no object" "what is none is named"
 is "$(PYTHONPATH=$standin "${mini[@]}" -c environment.environment_class=local setup)" \
 	"raser-mini: mini-SWE-agent 2.4.standin, environment local" "setup"
@@ -339,6 +341,7 @@ cp "$results/a@1.x/out/result.json" "$results/b@0.x/out/"
 is "$("${mini[@]}" merge "$scratch/run" "$scratch/preds.json")" \
 	"2 accepted, 1 ended at a limit (left out), 0 without a result of raser-mini" "merge"
 is "$(jq -c 'map_values(.model_patch)' "$scratch/preds.json")" '{"a":"patch of a","b":"patch of b"}' "the accepted ones"
+like "$("${mini[@]}" merge "$scratch" 2>&1)" "is no run directory" "no run"
 "${mini[@]}" merge --limits "$scratch/run" "$scratch/preds.json" >"$scratch/null"
 is "$(jq 'length' "$scratch/preds.json")" 3 "and those that ended at a limit, if asked for"
 

@@ -6,7 +6,7 @@
 
 need_python
 command -v jq >/dev/null || skip_all "jq is not installed"
-plugin=$src/plugins/python/raser-python
+plugin=("$python" -S "$src/plugins/python/raser-python") # -S: it starts faster, and needs no packages
 M=$scratch/bench
 mkdir "$M"
 
@@ -31,7 +31,7 @@ def run_task(task):
     print(repr(task), sibling.value, sys.argv[1:], os.path.basename(sys.argv[0]))
 EOF
 echo 'value = "sibling"' >"$M/sibling.py"
-out=$("$plugin" "$M/bench.py" x get_tasks 2>"$scratch/err")
+out=$("${plugin[@]}" "$M/bench.py" x get_tasks 2>"$scratch/err")
 is $? 0 "get_tasks"
 is "$(cat "$scratch/err")" "loading" "what the module prints is no task"
 is "$(wc -l <<<"$out")" 8 "all of them are there"
@@ -39,12 +39,12 @@ is "$(jq -r .id <<<"$out" | sort -u | wc -l)" 8 "each with an id of its own"
 is "$(jq -r .id <<<"$out" | sed -n '1p;3p;6p' | tr '\n' ' ')" "a/1 plain 7 " "its own, if it has one"
 like "$(jq -r .id <<<"$out" | sed -n 2p)" '^[0-9a-f]{16}$' "or one out of its content"
 is "$(jq -r .id <<<"$out" | sed -n 4p)" "$(jq -r .id <<<"$out" | sed -n 2p)~2" "the second of two equal ones"
-is "$("$plugin" "$M/bench.py" x get_tasks 2>/dev/null | cksum)" "$(cksum <<<"$out")" "ids do not change"
+is "$("${plugin[@]}" "$M/bench.py" x get_tasks 2>/dev/null | cksum)" "$(cksum <<<"$out")" "ids do not change"
 
 # back LINE: what run_task gets for the task of that line
 back() {
 	new_task "$(sed -n "$1p" <<<"$out")"
-	attempt "$plugin" "$M/bench.py" x --y run_task
+	attempt "${plugin[@]}" "$M/bench.py" x --y run_task
 	echo "$status $(cat "$L")"
 }
 rest="sibling ['x', '--y'] bench.py"
@@ -63,7 +63,7 @@ is "$(back 8)" "0 {'pair': [1, 2]} $rest" "a tuple is a list"
 tasks() {
 	printf 'def get_tasks():\n    return %s\n' "$1" >"$M/m.py"
 	local status
-	"$plugin" "$M/m.py" get_tasks >/dev/null 2>"$scratch/err"
+	"${plugin[@]}" "$M/m.py" get_tasks >/dev/null 2>"$scratch/err"
 	status=$?
 	cat "$scratch/err"
 	echo "=$status"
@@ -78,7 +78,7 @@ like "$(tasks '"oops"')" "must yield tasks.*=1" "a string for a list"
 like "$(tasks '[1/0]')" "m.py\", line 2.*ZeroDivisionError: division by zero.*=1" "an exception"
 like "$(tasks '[]')" "^=0" "no tasks at all"
 printf 'x = 1\n' >"$M/m.py"
-like "$("$plugin" "$M/m.py" get_tasks 2>&1)" "m.py has no get_tasks\(\)" "no get_tasks"
+like "$("${plugin[@]}" "$M/m.py" get_tasks 2>&1)" "m.py has no get_tasks\(\)" "no get_tasks"
 
 # ---- what it returns or raises ----
 
@@ -90,7 +90,7 @@ run() {
 		sed 's/^/    /' <<<"$1"
 	} >"$M/m.py"
 	new_task '{"id": "t"}'
-	attempt "$plugin" "$M/m.py" run_task
+	attempt "${plugin[@]}" "$M/m.py" run_task
 	last=$(tail -n 1 "$L")
 }
 while read -r wanted body; do
@@ -139,32 +139,32 @@ run 'import signal
 signal.signal(15, lambda *_: sys.exit(99)); os.kill(os.getpid(), 15)'
 is "$status" 99 "unless the module handles it"
 printf 'async def run_task(task):\n    return 7\n' >"$M/m.py"
-attempt "$plugin" "$M/m.py" run_task
+attempt "${plugin[@]}" "$M/m.py" run_task
 is "$status" 7 "an async function"
 
 # ---- setup, and modules that cannot be imported ----
 
-"$plugin" "$M/m.py" setup
+"${plugin[@]}" "$M/m.py" setup
 is $? 0 "no setup: nothing to do"
 printf 'def setup():\n    return False\n' >"$M/m.py"
-"$plugin" "$M/m.py" setup 2>/dev/null
+"${plugin[@]}" "$M/m.py" setup 2>/dev/null
 is $? 1 "a setup that fails"
 printf 'import no_such_module\n' >"$M/m.py"
-out=$("$plugin" "$M/m.py" setup 2>&1)
+out=$("${plugin[@]}" "$M/m.py" setup 2>&1)
 like "$? $out" "1 .*ModuleNotFoundError: No module named 'no_such_module'" "an import that fails, in setup"
 new_task '{"id": "t"}'
-attempt "$plugin" "$M/m.py" run_task
+attempt "${plugin[@]}" "$M/m.py" run_task
 is "$status $(tail -n 1 "$L")" "1 ModuleNotFoundError: No module named 'no_such_module'" "and in run_task"
 printf 'def f(:\n' >"$M/m.py"
-attempt "$plugin" "$M/m.py" run_task
+attempt "${plugin[@]}" "$M/m.py" run_task
 like "$status $(tail -n 1 "$L")" "1 SyntaxError: " "a syntax error"
-attempt "$plugin" "$M/nosuch.py" run_task
+attempt "${plugin[@]}" "$M/nosuch.py" run_task
 like "$status $(tail -n 1 "$L")" "1 FileNotFoundError: .*nosuch.py" "no such module"
-"$plugin" "$M/m.py" 2>/dev/null
+"${plugin[@]}" "$M/m.py" 2>/dev/null
 is $? 64 "no verb: usage"
 new_task 'nonsense'
 printf 'def run_task(task): pass\n' >"$M/m.py"
-attempt "$plugin" "$M/m.py" run_task
+attempt "${plugin[@]}" "$M/m.py" run_task
 is $status 65 "a payload that is no JSON will not get better"
 
 # ---- the module raser ----
@@ -184,7 +184,7 @@ def run_task(task):
     print(raser.resumed, state["n"], raser.attempt, raser.remaining(), raser.task_id)
 EOF
 new_task '{"id": "t"}'
-attempt "$plugin" "$M/m.py" run_task
+attempt "${plugin[@]}" "$M/m.py" run_task
 is "$status $(cat "$L")" "0 False 1 1 None t" "it knows where it is"
 is "$(cat "$C")" 'parked +2 rate limit
 parked 1796033368
@@ -195,7 +195,7 @@ set progress_after 600
 set hang_after 90
 checkpoint' "and tells what it does, a line each"
 checkpoint
-attempt "$plugin" "$M/m.py" run_task
+attempt "${plugin[@]}" "$M/m.py" run_task
 is "$status $(cat "$L")" "0 True 2 2 None t" "resumed: its state is there"
 is "$(ls -A "$W")" state.json "and nothing else"
 is "$(cd "$scratch" && PYTHONPATH=$src/plugins/python python3 -c '
@@ -204,7 +204,7 @@ raser.parked(seconds=5); raser.step("x"); raser.checkpoint(); print(raser.resume
 	"False None" "outside of a run it does nothing"
 printf 'value = "mine"\n' >"$M/raser.py"
 printf 'import raser\ndef run_task(task): print(raser.value)\n' >"$M/m.py"
-attempt "$plugin" "$M/m.py" run_task
+attempt "${plugin[@]}" "$M/m.py" run_task
 is "$(cat "$L")" "mine" "a module of the user's of that name is the user's"
 
 plan

@@ -42,7 +42,8 @@ is "$status" 65 "a task that is none"
 trace() { sed -n "$1p" <<<"$steps"; }
 speed=1000000
 
-new_task "$(trace 1)"
+payload=$(trace 1)
+new_task "$payload"
 n=$(jq '.replies | length' "$scratch/task")
 attempt "$plugin" $speed 1 run_task
 is "$status $(cat "$L")" "0 django__django-11163: $n steps" "an unbroken run"
@@ -60,7 +61,7 @@ killed_at_every_step() {
 	local when=$1 at lives=0 wrong=0 resumed=0
 	at=1
 	[ "$when" = after ] || at=2
-	new_task "$(trace 1)"
+	new_task "$payload"
 	kill_at="trajectory $at $when"
 	while attempt "$plugin" $speed 1 run_task; [ "$status" = 137 ]; do
 		lives=$((lives + 1))
@@ -80,6 +81,14 @@ is "$(killed_at_every_step after)" "0 after $n lives, 0 wrong, $unbroken" \
 	"killed after each of its steps: the same bytes, and no step is done again"
 is "$(killed_at_every_step before)" "0 after $n lives, 0 wrong, $unbroken" \
 	"killed before each save, also that of the result: the same bytes"
+
+# the longest one
+payload=$(trace 5)
+new_task "$payload"
+n=$(jq '.replies | length' "$scratch/task")
+attempt "$plugin" $speed 1 run_task
+unbroken=$(cksum <"$R/trajectory")
+is "$(killed_at_every_step after)" "0 after $n lives, 0 wrong, $unbroken" "the same for $n steps"
 
 # ---- an older checkpoint, and one that is of no use ----
 
