@@ -62,7 +62,7 @@ is "$(jq -c '[.instance_id, .model_name_or_path, .exit_status]' "$R/result.json"
 	'["a__b-1","scripted","Submitted"]' "and whose it is"
 is "$(told 'step {"kind": "model".*"ok": true')$(told 'kind": "model".*"ok": false')$(told 'kind": "tool"')" \
 	314 "steps: three replies, one without a command, four commands"
-is "$(sed -n 's/^step //p' "$C" | jq -s 'map(.cost // 0) | add')" 1.75 "and what the replies cost"
+is "$(sed -n 's/^step //p' "$C" | jq -s 'map(.cost // 0) | add')" 2.75 "and what the replies cost"
 is "$(files "$W/work")" "one two" "the files of the commands are apart from the state"
 unbroken=$(outcome)
 queries=$(happened query)
@@ -322,6 +322,8 @@ is "$(PYTHONPATH=$standin "${mini[@]}" -c environment.environment_class=local se
 	"raser-mini: mini-SWE-agent 2.4.standin, environment local" "setup"
 out=$(PYTHONPATH=$standin "${mini[@]}" --environment-class docker -c environment.executable=no-such setup 2>&1)
 is "$? $out" "1 raser-mini: no-such is not on this node" "a node without containers"
+out=$(PYTHONPATH=$standin "${mini[@]}" --environment-class docker -c environment.executable=/bin/false setup 2>&1)
+is "$? $out" "1 raser-mini: /bin/false info: " "or with some that do not answer"
 printf '{"agent": {"step_limit": 1}, "environment": {"timeout": 5}}' >"$scratch/c.json"
 new_task "$task"
 attempt "${mini[@]}" -c "$scratch/c.json" -c agent.cost_limit=50 run_task
