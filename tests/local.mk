@@ -55,6 +55,12 @@ dist_noinst_DATA = \
 	tests/standin/minisweagent/exceptions.py \
 	tests/standin/minisweagent/models/__init__.py \
 	tests/standin/minisweagent/models/test_models.py \
+	tests/standin1/minisweagent/__init__.py \
+	tests/standin1/minisweagent/agents/__init__.py \
+	tests/standin1/minisweagent/agents/default.py \
+	tests/standin1/minisweagent/environments/__init__.py \
+	tests/standin1/minisweagent/models/__init__.py \
+	tests/standin1/minisweagent/models/test_models.py \
 	# end of what the tests of plugins need
 
 # what distcheck runs (configure --enable-quick-check): that everything needed was shipped
