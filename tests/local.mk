@@ -45,6 +45,32 @@ mount_tests = \
 	tests/mount/1700-chaos.t \
 	# end of mount tests
 
+# shell tests of the plugins, which need no mount
+plugin_tests = \
+	tests/plugins/mini.t \
+	tests/plugins/page.t \
+	tests/plugins/python.t \
+	tests/plugins/replay.t \
+	tests/plugins/shell.t \
+	# end of plugin tests
+dist_noinst_DATA = \
+	tests/plugins/plugin.sh \
+	tests/standin/minisweagent/__init__.py \
+	tests/standin/minisweagent/agents/__init__.py \
+	tests/standin/minisweagent/agents/default.py \
+	tests/standin/minisweagent/environments/__init__.py \
+	tests/standin/minisweagent/environments/local.py \
+	tests/standin/minisweagent/exceptions.py \
+	tests/standin/minisweagent/models/__init__.py \
+	tests/standin/minisweagent/models/test_models.py \
+	tests/standin1/minisweagent/__init__.py \
+	tests/standin1/minisweagent/agents/__init__.py \
+	tests/standin1/minisweagent/agents/default.py \
+	tests/standin1/minisweagent/environments/__init__.py \
+	tests/standin1/minisweagent/models/__init__.py \
+	tests/standin1/minisweagent/models/test_models.py \
+	# end of what the tests of plugins need
+
 # what distcheck runs (configure --enable-quick-check): that everything needed was shipped
 quick_tests = \
 	tests/mount/0100-tree.t \
@@ -59,7 +85,7 @@ thread_tests = \
 	tests/mount/0400-nodes.t \
 	tests/mount/0500-submit.t \
 	# end of thread tests
-dist_noinst_DATA = tests/lib.sh
+dist_noinst_DATA += tests/lib.sh
 
 # what shell tests cannot do themselves
 helpers = \
@@ -77,15 +103,23 @@ tests/slowdisk.so: $(srcdir)/tests/slowdisk.c
 		-o $@ $(srcdir)/tests/slowdisk.c
 CLEANFILES = tests/slowdisk.so
 
+# a program that is killed at a chosen moment, for LD_PRELOAD
+check_DATA += tests/killat.so
+dist_noinst_DATA += tests/plugins/killat.c
+tests/killat.so: $(srcdir)/tests/plugins/killat.c
+	$(AM_V_CC)$(MKDIR_P) tests && $(CC) -std=gnu11 -I. $(WARN_CFLAGS) -O1 -g -shared -fPIC \
+		-o $@ $(srcdir)/tests/plugins/killat.c
+CLEANFILES += tests/killat.so
+
 check_PROGRAMS = \
 	$(unit_tests) \
 	$(helpers) \
 	# end of check programs
-dist_check_SCRIPTS = $(mount_tests)
+dist_check_SCRIPTS = $(mount_tests) $(plugin_tests)
 if QUICK
-TESTS = $(unit_tests) $(quick_tests)
+TESTS = $(unit_tests) $(plugin_tests) $(quick_tests)
 else
-TESTS = $(unit_tests) $(mount_tests)
+TESTS = $(unit_tests) $(plugin_tests) $(mount_tests)
 endif
 
 if SANITIZED

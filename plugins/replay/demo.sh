@@ -16,8 +16,7 @@ run=$dir/run
 # steal after 2 seconds of silence; 64, 128 and 256 MB for the tiers
 sed -i -e 's/^steal_after = .*/steal_after = 2/' -e 's/^memory = 1G/memory = 64M/' \
 	-e 's/^memory = 2G/memory = 128M/' -e 's/^memory = 4G/memory = 256M/' "$run/raser.ini"
-awk -F'\t' 'NR > 1 { printf "{\"id\": \"%s\", \"span\": %s, \"peak_mb\": %s}\n", $1, $2, $4 }' \
-	"$here/lite60.tsv" >"$dir/tasks.jsonl"
+"$build/plugins/replay/replay" 60 16 "$here/lite60.tsv" get_tasks >"$dir/tasks.jsonl"
 "$build/raser" submit "$run" "$dir/tasks.jsonl"
 status=0
 "$build/raser" run "$run" --agents low=5,medium=5,high=5 --beside "sh $here/faults.sh" -- \
