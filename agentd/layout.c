@@ -194,7 +194,8 @@ find_secrets(struct making *m)
 		add_secret(m, local);
 }
 
-/* Would this folder show too much? It holds a secret, or is one, or is part of the run. */
+/* Would this folder show too much? It is a secret or part of the run, or the home is in it. A run
+ * below it, as in a project's folder, can be covered. */
 static bool
 is_broad(const struct making *m, const char *path)
 {
@@ -205,7 +206,7 @@ is_broad(const struct making *m, const char *path)
 	if (!strcmp(dir, "/") || !strcmp(dir, "/tmp") || !strcmp(dir, "/var/tmp") || below(dir, m->run))
 		return true;
 	for (int i = 0; i < m->secrets; i++)
-		if (below(m->secret[i], dir))
+		if (i < m->homes ? below(m->secret[i], dir) : !strcmp(m->secret[i], dir))
 			return true;
 	return false;
 }
@@ -318,6 +319,7 @@ add_path(struct making *m, const char *path)
 		return;
 	}
 	bind_add(&m->wanted, folder, folder, false, false);
+	mask_below(m, folder, folder);
 }
 
 static void
