@@ -142,7 +142,9 @@ main(int argc, char **argv)
 	static char program[PATH_MAX];
 	static char mnt[PATH_MAX];
 	int rc = program_find(argv[optind], program);
-	if (rc) {
+	if (rc && o.image) { /* it may be there */
+		snprintf(program, sizeof(program), "%s", argv[optind]);
+	} else if (rc) {
 		log_warnx("%s: %s", argv[optind], strerror(-rc));
 		return 2;
 	}
