@@ -40,6 +40,7 @@ mount_tests = \
 	tests/mount/1100-run.t \
 	tests/mount/1200-million.t \
 	tests/mount/1300-sandbox.t \
+	tests/mount/1305-boxed.t \
 	tests/mount/1310-memory.t \
 	# end of mount tests
 

@@ -4,29 +4,9 @@
 # shellcheck source=tests/lib.sh disable=SC2317
 . "$(dirname "$0")/../lib.sh"
 
-here=$(cd "$(dirname "$0")/.." && pwd)
 agentd=$top/raser-agentd
-PATH=$scratch/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
-mkdir "$scratch/bin" "$scratch/plugin" "$scratch/home" "$scratch/shown" "$scratch/image"
-for tool in bwrap runsc busybox python3; do
-	command -v $tool >/dev/null || skip_all "$tool is not installed"
-done
-cp "$here/apptainer" "$scratch/bin/apptainer"
-chmod 755 "$scratch/bin/apptainer"
-
-# an image that knows nothing of us: a shell and what it needs
-make_image() {
-	local file app
-	mkdir -p "$1/bin" "$1/lib"
-	for file in $(command -v busybox) $(ldd "$(command -v busybox)" | grep -o '/[^ ]*'); do
-		mkdir -p "$1$(dirname "$file")"
-		cp -L "$file" "$1$file"
-	done
-	for app in sh cat id kill ls mkdir nc rm setsid sleep sync touch true env readlink; do
-		ln -sf "$(command -v busybox)" "$1/bin/$app"
-	done
-}
-make_image "$scratch/image"
+mkdir "$scratch/plugin" "$scratch/home" "$scratch/shown"
+need_sandboxes
 
 new_run steal_after=30 max_failures=2 retry_delay=0.2 low.memory=0 medium.memory=0 high.memory=0 \
 	grace=2 || exit
@@ -111,7 +91,7 @@ reach@*)
 	echo "said" >>"$RASER_CONTROL"
 	;;
 term@1)
-	trap 'echo agent >>"$RASER_RESULTS/term"; exit 99' TERM
+	trap 'echo agent >>"$RASER_RESULTS/term"; wait; exit 99' TERM
 	setsid sh -c 'trap "echo child >>\"\$RASER_RESULTS/term\"; exit" TERM
 		touch "$RASER_RESULTS/up"; while :; do sleep 0.05; done' &
 	while :; do sleep 0.05; done
@@ -147,18 +127,9 @@ record() { jq -r "$2" "$results/$kind.$1"@1.*/attempt.json; }
 out() { cat "$results/$kind.$1@$2".*/output.log; }
 said() { out reach "$1" | sed -n "s/^$2 //p"; }
 up() { ls "$results/$kind.$1@$2".*/out/up >/dev/null 2>&1; }
-# a process and all that comes from it, as PID:START
-tree_of() {
-	local child
-	echo "$1:$(stat_field "$1" 22)"
-	for child in $(cat "/proc/$1/task/"*/children 2>/dev/null); do tree_of "$child"; done
-}
 none_left() {
-	local one
-	for one in $tree; do
-		[ "$(stat_field "${one%:*}" 22)" != "${one#*:}" ] || dead "${one%:*}" || return 1
-	done
-	[ "$(pgrep -cf "$TMPDIR/raser-agent|$scratch/plugin/agent")" = 0 ]
+	# shellcheck disable=SC2086 # words are meant to be split
+	tree_dead $tree && [ "$(pgrep -cf "$TMPDIR/raser-agent|$scratch/plugin/agent")" = 0 ]
 }
 
 try_kind() {
@@ -264,14 +235,54 @@ try_broken() {
 	mv "$M/pending/$kind.broken" "$M/cancelled/$kind.broken"
 }
 
+# bubblewrap that fails at its N-th start
+fail_at() {
+	: >"$scratch/calls"
+	cat >"$scratch/bin/bwrap" <<-EOS
+		#!/bin/sh
+		echo x >>"$scratch/calls"
+		if [ "\$(wc -l <"$scratch/calls")" -$1 ]; then
+			echo "bwrap: No permissions to create a new namespace" >&2
+			exit 1
+		fi
+		exec $(command -v bwrap) "\$@"
+	EOS
+	chmod 755 "$scratch/bin/bwrap"
+}
+
 for kind in none bwrap gvisor apptainer; do
 	options=()
 	[ "$kind" = apptainer ] && options=(--image "$scratch/image")
 	try_kind
 	try_signals
 	try_broken
-	diag "$kind: a start of true takes $("$top/tests/boxed" -t 10 "${options[@]/--image/-i}" "$kind" \
-		"$TMPDIR" /bin/true) ms"
 done
+
+# ---- a sandbox that does not work is the node's fault ----
+
+kind=bwrap options=()
+fail_at "eq 2" # the first is the trial
+one bwrap.code0
+one bwrap.again
+boxes
+is "$(xattr "$M/tasks/bwrap.again" state) $(xattr "$M/tasks/bwrap.again" attempt)" "done 2" \
+	"a sandbox that fails: the task is given back"
+is "$(xattr "$M/tasks/bwrap.again" failures)" 0 "and counts nothing"
+like "$(record again .verb)" "not-its-fault sandbox bwrap: bwrap: No permissions" "the record says why"
+fail_at "ge 1"
+out=$("$agentd" --tier low --sandbox bwrap "$M" -- /bin/true 2>&1)
+is $? 2 "one that never works: agentd does not begin"
+like "$out" "sandbox bwrap: bwrap: No permissions to create a new namespace" "and says why"
+one auto.code0
+"$agentd" --tier low --sandbox auto "$M" -- /bin/true 2>"$scratch/auto.log"
+is $? 0 "auto: without one it works, too"
+like "$(cat "$scratch/auto.log")" "No permissions.*; agents run without a sandbox" "and says so"
+rm "$scratch/bin/bwrap"
+like "$(PATH=$scratch/bin "$agentd" --tier low --sandbox gvisor "$M" -- /bin/true 2>&1)" \
+	"sandbox gvisor: runsc is not installed here" "one that is not installed"
+like "$("$agentd" --tier low --sandbox apptainer "$M" -- /bin/true 2>&1)" \
+	"sandbox apptainer: it needs an image" "Apptainer needs an image"
+like "$("$agentd" --tier low --sandbox jail "$M" -- /bin/true 2>&1)" "none, bwrap, apptainer or gvisor" \
+	"an unknown kind"
 
 plan
