@@ -122,7 +122,7 @@ trees(void)
 	ok(good, "and every parent before its children");
 	tree_usage(&t, getpid(), &u);
 	ok(u.processes == 5 && u.rss > 0, "they use memory");
-	int64_t pss = tree_pss(&t);
+	int64_t pss = tree_pss(&t, false);
 	ok(pss > 0 && pss < u.rss, "shared pages are divided (%lld of %lld)", (long long)pss,
 	   (long long)u.rss);
 	ok(tree_inner_pid(top, &depth) == top && depth == 0, "no pid namespace is between us");
