@@ -32,6 +32,7 @@ enum {
 	LOOK_MS = 1000,	    /* where there is no limit: for the record alone */
 	AGAIN_MS = 20,	    /* for what has to be looked at again soon */
 	THAW_AGAIN = 5,
+	NUDGE_ROUNDS = 4,
 	TOOL_MS = 5000,	    /* a sandbox's own program for signals */
 	REPORT_SIZE = 4096,
 };
@@ -48,6 +49,7 @@ static struct {
 	int status;
 	int signal_fd, sandbox_fd;
 	int64_t next_look;
+	char memory_file[64]; /* where gVisor's was found */
 	struct proc_end end;
 } now;
 
@@ -219,6 +221,39 @@ look_thawed(void)
 }
 
 /*
+ * A thread that waits in vfork(2) takes no signal before its child has come to exec. If that was
+ * stopped on its way there, let it go on for a moment; the next round stops it again.
+ */
+static void
+nudge(pid_t parent)
+{
+	for (size_t i = 0; i < now.tree.n; i++)
+		if (now.tree.all[i].parent == parent && was_frozen(&now.tree.all[i]))
+			tree_signal(&now.tree.all[i], SIGCONT);
+}
+
+/* One round: stop who runs. True when nobody did. */
+static bool
+freeze_round(int round)
+{
+	bool still = tree_list(&now.tree, getpid()) == 0;
+
+	for (size_t i = 0; i < now.tree.n; i++) {
+		const struct tree_process *p = &now.tree.all[i];
+
+		if (tree_is_still(p))
+			continue;
+		still = false;
+		if (!was_frozen(p) && tree_add(&now.frozen, p) < 0)
+			continue;
+		tree_signal(p, SIGSTOP);
+		if (round % NUDGE_ROUNDS == NUDGE_ROUNDS - 1)
+			nudge(p->pid);
+	}
+	return still;
+}
+
+/*
  * Stop everybody, the sandbox's processes as well, parents first; then look again until nobody
  * is found running: who has forked in between has left one that runs. gVisor's kernel is a
  * process like others, and takes SIGSTOP, also in the processes that it traces, for what it is.
@@ -233,17 +268,8 @@ freeze(void)
 		return true;
 	now.frozen.n = 0;
 	now.thaw_again = 0;
-	while (!still && now_ms() < until) {
-		still = tree_list(&now.tree, getpid()) == 0;
-		for (size_t i = 0; i < now.tree.n; i++) {
-			const struct tree_process *p = &now.tree.all[i];
-
-			if (tree_is_still(p))
-				continue;
-			still = false;
-			if (!was_frozen(p) && tree_add(&now.frozen, p) == 0)
-				tree_signal(p, SIGSTOP);
-		}
+	for (int round = 0; !still && now_ms() < until; round++) {
+		still = freeze_round(round);
 		if (!still)
 			poll(NULL, 0, 1);
 	}
@@ -254,18 +280,33 @@ freeze(void)
 
 /* ---- memory ---- */
 
+/* What the first process of a pid namespace takes with it when it is killed is waited for by
+ * nobody, so it is kept what was seen before. */
+static bool
+measure(struct usage *u)
+{
+	if (tree_list(&now.tree, getpid()) < 0)
+		return false;
+	tree_usage(&now.tree, getpid(), u);
+	if ((int64_t)u->cpu_ms > now.end.cpu_ms)
+		now.end.cpu_ms = (int64_t)u->cpu_ms;
+	return true;
+}
+
 static void
 look_at_memory(void)
 {
 	const struct guard *g = now.g;
+	bool gvisor = g->spec->plan->kind == SANDBOX_GVISOR;
 	struct usage u;
 
-	if (tree_list(&now.tree, getpid()) < 0)
+	if (!measure(&u))
 		return;
-	tree_usage(&now.tree, getpid(), &u);
+	int64_t file = gvisor ? tree_memory_file(&now.tree, "runsc-memory", now.memory_file) : 0;
+	u.rss += file;
 	/* shared pages count many times in the sum: only when that is too much is it worth more */
 	if (g->poll_memory && u.rss > g->spec->memory)
-		u.rss = tree_pss(&now.tree);
+		u.rss = tree_pss(&now.tree, gvisor) + file;
 	if (u.rss > now.end.peak_memory)
 		now.end.peak_memory = u.rss;
 	if (g->poll_memory && u.rss > g->spec->memory) {
@@ -302,6 +343,7 @@ on_signals(void)
 static void
 on_order(void)
 {
+	struct usage u;
 	char what;
 	char answer;
 	ssize_t n = recv(now.g->cmd_fd, &what, 1, MSG_DONTWAIT);
@@ -315,6 +357,7 @@ on_order(void)
 		break;
 	case ORDER_KILL:
 		now.killed = true;
+		measure(&u);
 		kill_descendants();
 		break;
 	case ORDER_FREEZE:
@@ -371,7 +414,9 @@ count(struct proc_end *end)
 	struct rusage ru;
 
 	getrusage(RUSAGE_CHILDREN, &ru);
-	end->cpu_ms = (usec(&ru.ru_utime) + usec(&ru.ru_stime)) / 1000;
+	int64_t cpu_ms = (usec(&ru.ru_utime) + usec(&ru.ru_stime)) / 1000;
+	if (cpu_ms > end->cpu_ms)
+		end->cpu_ms = cpu_ms;
 	end->peak_rss = (int64_t)ru.ru_maxrss * 1024;
 	end->oom_kills = -1;
 	if (g->cgroup.version) {

@@ -18,7 +18,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { TAIL = 1024, FRONT_FAILED = 255, RUNSC_FAILED = 128 };
+enum { TAIL = 4096, FRONT_FAILED = 255, RUNSC_FAILED = 128 };
 
 /* The end of what was printed, without line ends behind it. */
 static void
@@ -82,21 +82,22 @@ static void
 judge_apptainer(int code, const char *tail, struct proc_end *end)
 {
 	static const char *const fatal[] = { "FATAL:", NULL };
-	static const char *const usage[] = { "Error for command \"exec\"", "Error: ", NULL };
+	static const char *const usage[] = { "Error for command \"exec\"", NULL };
 	const char *line = line_with(last_line(tail), fatal);
 
 	if (code == FRONT_FAILED && line)
 		fail(end, "apptainer", line);
-	else if (code == 1 && (strstr(tail, "\nusage: apptainer ") ||
-			       strstr(tail, "Run 'apptainer --help'")))
-		fail(end, "apptainer", line_with(tail, usage));
+	else if (code == 1 && !strncmp(last_line(tail), "Run 'apptainer --help'", 22))
+		/* a list of all options stands between the two */
+		fail(end, "apptainer",
+		     line_with(tail, usage) ? line_with(tail, usage) : last_line(tail));
 }
 
 /* runsc writes errors of its own to its log, and ends with 128. */
 static void
 judge_gvisor(int code, const char *log, struct proc_end *end)
 {
-	char text[2 * TAIL];
+	char text[TAIL];
 	int fd = open(log, O_RDONLY | O_CLOEXEC);
 	ssize_t n = fd < 0 ? -1 : pread(fd, text, sizeof(text) - 1, 0);
 

@@ -112,7 +112,9 @@ main(int argc, char **argv)
 	if (argv[optind]) {
 		int rc = program_find(argv[optind], program);
 
-		if (rc) {
+		if (rc && o.image) { /* it may be there */
+			snprintf(program, sizeof(program), "%s", argv[optind]);
+		} else if (rc) {
 			log_warnx("%s: %s", argv[optind], strerror(-rc));
 			return 2;
 		}

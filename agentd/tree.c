@@ -304,22 +304,30 @@ tree_usage(const struct tree *t, pid_t root, struct usage *u)
 	u->cpu_ms = to_ms(ticks);
 }
 
+/* A figure in kB from smaps_rollup; 0 when it is not there. */
+static int64_t
+rollup(const char *text, const char *key)
+{
+	const char *p = strstr(text, key);
+	long long kb = 0;
+
+	return p && sscanf(p + strlen(key), "%lld", &kb) == 1 ? kb * 1024 : 0;
+}
+
 int64_t
-tree_pss(const struct tree *t)
+tree_pss(const struct tree *t, bool no_shmem)
 {
 	int64_t sum = 0;
 
 	for (size_t i = 0; i < t->n; i++) {
 		char path[64];
 		char buf[2048];
-		long long kb = 0;
 		struct tree one = { .all = &t->all[i], .n = 1 };
 		struct usage u;
 
 		snprintf(path, sizeof(path), "/proc/%d/smaps_rollup", (int)t->all[i].pid);
-		const char *p = read_text(path, buf, sizeof(buf)) > 0 ? strstr(buf, "\nPss:") : NULL;
-		if (p && sscanf(p, " Pss: %lld", &kb) == 1) {
-			sum += kb * 1024;
+		if (read_text(path, buf, sizeof(buf)) > 0) {
+			sum += rollup(buf, "\nPss:") - (no_shmem ? rollup(buf, "\nPss_Shmem:") : 0);
 			continue;
 		}
 		/* it may not be looked at: then its pages count as its own */
@@ -327,6 +335,43 @@ tree_pss(const struct tree *t)
 		sum += u.rss;
 	}
 	return sum;
+}
+
+/* Its size in memory if it is the memory file of that name, or -1. */
+static int64_t
+memory_file(const char *path, const char *name)
+{
+	char text[256];
+	struct stat st;
+	ssize_t n = readlink(path, text, sizeof(text) - 1);
+
+	text[n > 0 ? n : 0] = '\0';
+	if (strncmp(text, "/memfd:", 7) != 0 || strncmp(text + 7, name, strlen(name)) != 0)
+		return -1;
+	return stat(path, &st) < 0 ? -1 : (int64_t)st.st_blocks * 512;
+}
+
+int64_t
+tree_memory_file(const struct tree *t, const char *name, char place[64])
+{
+	int64_t size = place[0] ? memory_file(place, name) : -1;
+
+	for (size_t i = 0; i < t->n && size < 0; i++) {
+		char path[64];
+		DIR *d;
+
+		snprintf(path, sizeof(path), "/proc/%d/fd", (int)t->all[i].pid);
+		d = opendir(path);
+		for (const struct dirent *e; d && size < 0 && (e = readdir(d));) {
+			snprintf(place, 64, "/proc/%d/fd/%.20s", (int)t->all[i].pid, e->d_name);
+			size = memory_file(place, name);
+		}
+		if (d)
+			closedir(d);
+	}
+	if (size < 0)
+		place[0] = '\0';
+	return size < 0 ? 0 : size;
 }
 
 /* ---- files ---- */

@@ -47,9 +47,18 @@ tree_signal(const struct tree_process *p, int sig);
 void
 tree_usage(const struct tree *t, pid_t root, struct usage *u);
 
-/* Bytes in memory, a shared page being divided among its users. Costs much more than an RSS. */
+/* Bytes in memory, a shared page being divided among its users; no_shmem: without what is mapped
+ * of memory files. Costs much more than an RSS. */
 int64_t
-tree_pss(const struct tree *t);
+tree_pss(const struct tree *t, bool no_shmem);
+
+/*
+ * Bytes of the first memory file (memfd) of that name that one of them has open, mapped or not:
+ * gVisor keeps all memory of what runs in it there. place: where it was found the last time, or
+ * empty; updated.
+ */
+int64_t
+tree_memory_file(const struct tree *t, const char *name, char place[64]);
 
 /* Its number in its innermost pid namespace, and how many those of this process are above that. */
 pid_t

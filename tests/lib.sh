@@ -458,6 +458,45 @@ end_holder() {
 	forget "$1"
 }
 
+# ---- sandboxes ----
+
+# Skips the test where one of the sandboxes is missing; the stand-in for Apptainer is put on PATH,
+# and $scratch/image is a root folder that knows nothing of us.
+need_sandboxes() {
+	local tool file app box
+	for tool in bwrap runsc busybox python3; do
+		command -v $tool >/dev/null || skip_all "$tool is not installed"
+	done
+	PATH=$scratch/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
+	mkdir "$scratch/bin"
+	cp "$(dirname "${BASH_SOURCE[0]}")/apptainer" "$scratch/bin/apptainer"
+	chmod 755 "$scratch/bin/apptainer"
+	box=$(command -v busybox)
+	for file in $box $(ldd "$box" | grep -o '/[^ ]*'); do
+		mkdir -p "$scratch/image$(dirname "$file")"
+		cp -L "$file" "$scratch/image$file"
+	done
+	mkdir -p "$scratch/image/bin"
+	for app in sh cat id kill ls mkdir mv nc rm setsid sleep touch true env readlink; do
+		ln -sf "$box" "$scratch/image/bin/$app"
+	done
+}
+
+# tree_of PID: it and all that comes from it, as PID:START
+tree_of() {
+	local child
+	echo "$1:$(stat_field "$1" 22)"
+	for child in $(cat "/proc/$1/task/"*/children 2>/dev/null); do tree_of "$child"; done
+}
+
+# tree_dead PID:START...: none of them lives
+tree_dead() {
+	local one
+	for one in "$@"; do
+		[ "$(stat_field "${one%:*}" 22)" != "${one#*:}" ] || dead "${one%:*}" || return 1
+	done
+}
+
 # ---- the beginning ----
 
 for program in raserfs raser tests/chk tests/crowd; do

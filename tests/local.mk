@@ -9,6 +9,7 @@ unit_tests = \
 	tests/unit/chain.t \
 	tests/unit/fault.t \
 	tests/unit/ingest.t \
+	tests/unit/proc.t \
 	tests/unit/queue.t \
 	# end of unit tests
 tests_unit_agent_t_SOURCES = tests/unit/agent.c $(TAP) agentd/activity.c agentd/control.c agentd/job.c \
@@ -22,6 +23,9 @@ tests_unit_fault_t_SOURCES = tests/unit/fault.c $(TAP)
 tests_unit_fault_t_LDADD = $(QUEUE_LIBS)
 tests_unit_ingest_t_SOURCES = tests/unit/ingest.c $(TAP)
 tests_unit_ingest_t_LDADD = $(QUEUE_LIBS)
+tests_unit_proc_t_SOURCES = tests/unit/proc.c $(TREE_SOURCES) $(BOX_SOURCES) \
+	agentd/program.c agentd/program.h $(TAP)
+tests_unit_proc_t_LDADD = $(QUEUE_LIBS)
 tests_unit_queue_t_SOURCES = tests/unit/queue.c $(TAP)
 tests_unit_queue_t_LDADD = $(QUEUE_LIBS)
 
@@ -39,6 +43,9 @@ mount_tests = \
 	tests/mount/1000-agentd.t \
 	tests/mount/1100-run.t \
 	tests/mount/1200-million.t \
+	tests/mount/1300-sandbox.t \
+	tests/mount/1305-boxed.t \
+	tests/mount/1310-memory.t \
 	tests/mount/1400-checkpoint.t \
 	tests/mount/1500-limits.t \
 	tests/mount/1600-remount.t \
@@ -88,11 +95,17 @@ thread_tests = \
 	# end of thread tests
 dist_noinst_DATA += tests/lib.sh
 
+# stands in for what is not packaged; on PATH under this name
+dist_noinst_SCRIPTS = tests/apptainer
+
 # what shell tests cannot do themselves
 helpers = \
+	tests/boxed \
 	tests/chk \
 	tests/crowd \
 	# end of helpers
+tests_boxed_SOURCES = tests/boxed.c $(TREE_SOURCES) $(BOX_SOURCES) agentd/program.c agentd/program.h
+tests_boxed_LDADD = $(QUEUE_LIBS)
 tests_chk_SOURCES = tests/chk.c tests/hold.c tests/errname.c tests/chk.h
 tests_crowd_SOURCES = tests/crowd.c tests/errname.c tests/chk.h
 
