@@ -27,8 +27,8 @@ usage(FILE *f)
 	      "  --network          let agents in sandboxes use the network\n"
 	      "  --memory-by HOW    auto, cgroup or poll\n"
 	      "  --quiet            say only what is wrong\n\n"
-	      "Exit status: 0 drained, 99 after SIGTERM, 1 the mount is lost or this node cannot run\n"
-	      "agents, 2 wrong use or no such COMMAND. See raser-agentd(8).\n",
+	      "Exit status: 0 drained, 99 after SIGTERM, 1 the mount is lost, 2 wrong use or no such\n"
+	      "COMMAND, 3 this node cannot run agents as asked. See raser-agentd(8).\n",
 	      f);
 }
 

@@ -1,23 +1,20 @@
 /*
- * plugin.c - quoting, get_tasks, setup.
+ * plugin.c - quoting, and get_tasks.
  */
 #include <config.h>
 
 #include "plugin.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/prctl.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <wordexp.h>
 
-enum { LINE_FULL = 120, EXIT_NO_VERB = 64 };
+enum { LINE_FULL = 120 };
 
 /* One word. Blanks stand between double quotes and the rest behind a backslash, so that neither
  * wordexp(3) nor the parser of raser.ini, which takes " ;" for a comment, sees anything in it. */
@@ -107,10 +104,8 @@ plugin_free(char **argv)
 	free(argv);
 }
 
-/* Run a command and wait for it; its wait status, or -1 with errno. out and log: descriptors for
- * its stdout and stderr, -1 = ours. */
-static int
-run_command(char *const *argv, int out, int log)
+int
+plugin_run(char *const *argv, int out)
 {
 	pid_t parent = getpid();
 	pid_t pid = fork();
@@ -124,8 +119,6 @@ run_command(char *const *argv, int out, int log)
 			_exit(1);
 		if (out >= 0)
 			dup2(out, STDOUT_FILENO);
-		if (log >= 0)
-			dup2(log, STDERR_FILENO);
 		execv(argv[0], argv);
 		dprintf(STDERR_FILENO, "%s: %s\n", argv[0], strerror(errno));
 		_exit(127);
@@ -136,8 +129,8 @@ run_command(char *const *argv, int out, int log)
 	return status;
 }
 
-static void
-describe(int status, char *text, size_t size)
+void
+plugin_how(int status, char *text, size_t size)
 {
 	if (status < 0)
 		snprintf(text, size, "cannot be started: %s", strerror(errno));
@@ -166,86 +159,14 @@ plugin_tasks(char *const *argv, struct err *err)
 	}
 	memcpy(full, argv, n * sizeof(*full));
 	full[n] = (char[]){ "get_tasks" };
-	int status = run_command(full, fileno(f), -1);
+	int status = plugin_run(full, fileno(f));
 	free(full);
 	if (status == 0) {
 		rewind(f);
 		return f;
 	}
-	describe(status, how, sizeof(how));
+	plugin_how(status, how, sizeof(how));
 	err_set(err, -EIO, "%s get_tasks %s; no run was made", argv[0], how);
 	fclose(f);
 	return NULL;
-}
-
-static void
-node_folder(const char *local, const char *name, char path[PATH_MAX])
-{
-	snprintf(path, PATH_MAX, "%.3800s/raser-node.%.64s.%u", local, name, (unsigned)getuid());
-}
-
-void
-plugin_cache(const char *local, const char *name, char cache[PATH_MAX])
-{
-	snprintf(cache, PATH_MAX, "%.3800s/raser-node.%.64s.%u/cache", local, name, (unsigned)getuid());
-}
-
-/* The folder of a run on this node must be ours and nobody else's. */
-static int
-make_node_folder(const char *path)
-{
-	struct stat st;
-
-	if (mkdir(path, 0700) < 0 && errno != EEXIST)
-		return -errno;
-	/* in a directory that all may write to, somebody else may have been there before */
-	if (lstat(path, &st) < 0)
-		return -errno;
-	return S_ISDIR(st.st_mode) && st.st_uid == geteuid() && !(st.st_mode & 077) ? 0 : -EPERM;
-}
-
-int
-plugin_setup(char *const *argv, const char *local, const char *name, struct err *err)
-{
-	char dir[PATH_MAX];
-	char cache[PATH_MAX];
-	char path[PATH_MAX + 16];
-	char how[64];
-
-	node_folder(local, name, dir);
-	plugin_cache(local, name, cache);
-	int rc = make_node_folder(dir);
-	if (rc)
-		return err_set(err, rc, "%s cannot be used for this node's files: %s", dir,
-			       strerror(-rc));
-	if (mkdir(cache, 0700) < 0 && errno != EEXIST)
-		return err_set(err, -errno, "%s: %s", cache, strerror(errno));
-	snprintf(path, sizeof(path), "%s/setup", dir);
-	/* node-local, so the lock is one of this kernel; held by this process and let go by its end.
-	 * A byte in the file says that it was done */
-	int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-	if (fd < 0)
-		return err_set(err, -errno, "%s: %s", path, strerror(errno));
-	while (flock(fd, LOCK_EX) < 0)
-		if (errno != EINTR) {
-			rc = err_set(err, -errno, "%s: %s", path, strerror(errno));
-			goto end;
-		}
-	char done;
-	if (pread(fd, &done, 1, 0) == 1)
-		goto end;
-	setenv("RASER_CACHE", cache, 1);
-	int status = run_command(argv, STDERR_FILENO, -1);
-	unsetenv("RASER_CACHE");
-	if (status >= 0 && WIFEXITED(status) &&
-	    (WEXITSTATUS(status) == 0 || WEXITSTATUS(status) == EXIT_NO_VERB)) {
-		if (pwrite(fd, "1", 1, 0) != 1)
-			rc = err_set(err, -errno, "%s: %s", path, strerror(errno));
-	} else {
-		describe(status, how, sizeof(how));
-		rc = err_set(err, -EIO, "%s setup %s", argv[0], how);
-	}
-end:
-	close(fd);
-	return rc;
 }

@@ -31,17 +31,12 @@ plugin_free(char **argv);
 FILE *
 plugin_tasks(char *const *argv, struct err *err);
 
-/* The folder of this node and run that setup may fill and agents see; name: of the run, unique;
- * local: a node-local directory. */
-void
-plugin_cache(const char *local, const char *name, char cache[PATH_MAX]);
-
-/*
- * Run "... setup" unless it was done on this node for this run: waits while another agentd does
- * it. argv ends with that verb. Its output goes to our
- * stderr. 0, or a negative errno and a sentence in err: the node's fault.
- */
+/* Run a command and wait for it; its wait status, or -1 with errno. out: a descriptor for its
+ * stdout, -1 = ours. It is told to end when we die. */
 int
-plugin_setup(char *const *argv, const char *local, const char *name, struct err *err);
+plugin_run(char *const *argv, int out);
+/* What such a status means: "ended with status 3". */
+void
+plugin_how(int status, char *text, size_t size);
 
 #endif

@@ -22,7 +22,9 @@
 
 #include "log.h"
 #include "plugin.h"
+#include "setup.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -32,6 +34,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 enum {
@@ -56,7 +59,7 @@ setup_node(const void *arg, void *report)
 	char **argv = plugin_split(s->conf.agent.plugin, "setup", &err);
 
 	if (argv)
-		rc = plugin_setup(argv, s->o->local, s->uuid, &err);
+		rc = setup_run(argv, s->o->local, s->uuid, &err);
 	snprintf(r->why, sizeof(r->why), "%s", err.text);
 	plugin_free(argv);
 	return argv ? rc : -EINVAL;
@@ -105,6 +108,7 @@ setup_job(struct super *s)
 		return SETUP;
 	}
 	s->fault_ms = s->next_try = 0;
+	s->node_fd = setup_hold(s->o->local, s->uuid);
 	return IDLE;
 }
 
@@ -133,9 +137,36 @@ idle_term(struct super *s)
 	return leave(s, EXIT_PREEMPTED);
 }
 
+/* An agentd that was killed between the end of a task and its last chore leaves checkpoints that
+ * nobody needs. Few, so whoever is the last looks after them. */
+static void
+tidy(const struct super *s)
+{
+	char path[PATH_MAX + 300];
+	char state[16];
+
+	snprintf(path, sizeof(path), "%s/checkpoints", s->run.run);
+	DIR *d = opendir(path);
+	if (!d)
+		return;
+	for (const struct dirent *e; (e = readdir(d));) {
+		if (e->d_name[0] == '.')
+			continue;
+		snprintf(path, sizeof(path), "%s/tasks/%.255s", s->o->mnt, e->d_name);
+		ssize_t n = getxattr(path, "user.raser.state", state, sizeof(state) - 1);
+		state[n > 0 ? n : 0] = '\0';
+		if (strcmp(state, "done") != 0)
+			continue;
+		snprintf(path, sizeof(path), "%s/checkpoints/%.255s", s->run.run, e->d_name);
+		store_remove(path);
+	}
+	closedir(d);
+}
+
 static enum state
 idle_drained(struct super *s)
 {
+	tidy(s);
 	return leave(s, EXIT_DRAINED);
 }
 
@@ -420,7 +451,7 @@ configure(struct super *s)
 	s->binds = split_words(c->bind);
 	s->pass = split_words(c->env);
 	read_uuid(s);
-	plugin_cache(s->o->local, s->uuid, s->cache);
+	setup_cache(s->o->local, s->uuid, s->cache);
 	return s->binds && s->pass && choose_command(s) && choose_sandbox(s) ? 0 : EXIT_UNFIT;
 }
 
@@ -430,7 +461,7 @@ super_run(const struct super_options *o)
 	static struct super s; /* large: it holds paths and a line of an agent's */
 	sigset_t set;
 
-	s = (struct super){ .o = o, .ready_fd = -1, .claim.fd = -1, .attempt.log_fd = -1,
+	s = (struct super){ .o = o, .ready_fd = -1, .node_fd = -1, .claim.fd = -1, .attempt.log_fd = -1,
 			    .attempt.lock_fd = -1, .proc.fd = -1, .job.fd = -1, .control.fd = -1,
 			    .control.notify_fd = -1, .trajectory.state_fd = -1,
 			    .trajectory.results_fd = -1 };
@@ -456,6 +487,8 @@ super_run(const struct super_options *o)
 	s.state = s.is_plugin ? SETUP : IDLE;
 	while (s.state != GONE)
 		turn(&s);
+	if (s.status == EXIT_DRAINED)
+		setup_leave(s.node_fd, o->local, s.uuid);
 	if (s.ready_fd >= 0)
 		close(s.ready_fd);
 	close(s.signal_fd);

@@ -67,7 +67,7 @@ struct super {
 
 	enum state state;
 	int status; /* of super_run(), once GONE */
-	int signal_fd, ready_fd;
+	int signal_fd, ready_fd, node_fd;
 	struct job job;
 
 	/* the attempt */

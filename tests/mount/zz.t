@@ -83,4 +83,4 @@ is "$(pgrep -r R,S,D,T -f "$scratch/(agent|m)( |\$)" | wc -l)" 0 "no agent, guar
 is "$(find "$TMPDIR" -maxdepth 1 -name 'raser-agent.*' | wc -l)" 0 "no workspace"
 is "$(find "$RUN/checkpoints" -type f | wc -l)" 0 "and no checkpoint"
 
-cp -r "$RUN/results" "$RUN/logs" /tmp/kept/; cp "$scratch/did" /tmp/kept; plan
+rm -rf /tmp/kept.$N; mkdir /tmp/kept.$N; cp -r "$RUN/results" "$RUN/logs" /tmp/kept.$N/; plan
