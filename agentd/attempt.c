@@ -143,18 +143,26 @@ attempt_alive(struct attempt *a, const struct lease_claim *c)
 	/* the first one: short attempts never come here, and cost the store nothing */
 	if (make_dir(a->store, 0700))
 		return;
-	snprintf(path, sizeof(path), "%s/%u.%s%s", a->store, c->attempt, owner_random(c->owner),
-		 alive_suffix);
-	char text[40];
-	int n = snprintf(text, sizeof(text), "%.3f\n", a->started);
+	/* when it began stands in the name: a file without content needs no room on a full disk */
+	snprintf(path, sizeof(path), "%s/%u.%s.%.3f%s", a->store, c->attempt, owner_random(c->owner),
+		 a->started, alive_suffix);
 	int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
 	if (fd < 0)
 		return;
-	/* what it says is told by its time as well; a full disk must not matter */
-	if (pwrite(fd, text, (size_t)n, 0) != n)
-		log_debug("%s: not written", path);
 	close(fd);
 	memcpy(a->alive, path, sizeof(a->alive));
+}
+
+/* "K.R.SECONDS.alive"; false when it is another file. */
+static bool
+parse_alive(const char *name, unsigned *attempt, double *began)
+{
+	char owner[32];
+	char suffix[16];
+	int used = 0;
+
+	return sscanf(name, "%u.%31[a-z0-9].%lf%15s%n", attempt, owner, began, suffix, &used) == 4 &&
+	       !name[used] && !strcmp(suffix, alive_suffix);
 }
 
 double
@@ -162,31 +170,20 @@ attempt_redo(const struct attempt *a, const struct lease_claim *c, double taken)
 {
 	DIR *d = opendir(a->store);
 	struct stat st;
-	char text[40];
 	unsigned newest = 0;
 	double redo = -1;
 
 	if (!d)
 		return -1;
 	for (const struct dirent *e; (e = readdir(d));) {
-		char *end;
-		unsigned long k = strtoul(e->d_name, &end, 10);
-		size_t len = strlen(e->d_name);
+		unsigned k;
+		double began;
 
-		if (len < sizeof(alive_suffix) || *end != '.' || k >= c->attempt || k < newest ||
-		    strcmp(e->d_name + len - sizeof(alive_suffix) + 1, alive_suffix) != 0)
+		if (!parse_alive(e->d_name, &k, &began) || k >= c->attempt || k < newest ||
+		    fstatat(dirfd(d), e->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0)
 			continue;
-		int fd = openat(dirfd(d), e->d_name, O_RDONLY | O_CLOEXEC);
-		if (fd < 0)
-			continue;
-		ssize_t n = fstat(fd, &st) < 0 ? -1 : read(fd, text, sizeof(text) - 1);
-		close(fd);
-		if (n < 0)
-			continue;
-		text[n] = '\0';
-		double began = strtod(text, NULL);
 		double ended = (double)st.st_mtim.tv_sec + (double)st.st_mtim.tv_nsec / 1e9;
-		newest = (unsigned)k;
+		newest = k;
 		/* it began with that checkpoint itself, or made it */
 		redo = ended - (taken > began ? taken : began);
 	}

@@ -8,7 +8,7 @@
  *           state/trajectory.jsonl
  *           task.json control
  *   RUN/results/T@k.r/     out/ output.log attempt.json trajectory.jsonl
- *   RUN/checkpoints/T/     archives, and k.r.alive
+ *   RUN/checkpoints/T/     archives, and k.r.SECONDS.alive
  */
 #ifndef RASER_ATTEMPT_H
 #define RASER_ATTEMPT_H
@@ -23,7 +23,7 @@ struct attempt {
 	char out[PATH_MAX + 640];     /* for the agent's own files */
 	char log[PATH_MAX + 640];
 	char store[PATH_MAX + 300];   /* checkpoints/T */
-	char alive[PATH_MAX + 400];   /* checkpoints/T/k.r.alive; empty until it is made */
+	char alive[PATH_MAX + 400];   /* checkpoints/T/k.r.SECONDS.alive; empty until it is made */
 	int log_fd, lock_fd;
 	double started;	    /* wall seconds */
 	int64_t started_ms; /* boot */
