@@ -276,7 +276,7 @@ ending_timer(struct super *s)
 	if (s->adrift && drift(s) == EV_LOST)
 		return ending_lost(s);
 	if (s->adrift) {
-		s->trouble_ms = TROUBLE_FIRST_MS * 2; /* it has been told; and look often */
+		s->trouble_ms = TROUBLE_FIRST_MS + 1; /* it has been told; and look often */
 		return not_taken(s, -ENOTCONN);
 	}
 	int rc = claim_verb(&s->claim, s->verb);

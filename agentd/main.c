@@ -26,6 +26,7 @@ usage(FILE *f)
 	      "  --image IMAGE      a root folder or image for the sandbox\n"
 	      "  --network          let agents in sandboxes use the network\n"
 	      "  --memory-by HOW    auto, cgroup or poll\n"
+	      "  --check            only say how agents would run here\n"
 	      "  --quiet            say only what is wrong\n\n"
 	      "Exit status: 0 drained, 99 after SIGTERM, 1 the mount is lost, 2 wrong use or no such\n"
 	      "COMMAND, 3 this node cannot run agents as asked. See raser-agentd(8).\n",
@@ -50,6 +51,7 @@ main(int argc, char **argv)
 		{ "image", required_argument, NULL, 'i' },
 		{ "network", no_argument, NULL, 'n' },
 		{ "memory-by", required_argument, NULL, 'm' },
+		{ "check", no_argument, NULL, 'c' },
 		{ "quiet", no_argument, NULL, 'q' },
 		{ "help", no_argument, NULL, 'h' },
 		{ "version", no_argument, NULL, 'V' },
@@ -61,7 +63,7 @@ main(int argc, char **argv)
 	int c;
 
 	log_init("raser-agentd", LOG_INFO);
-	while ((c = getopt_long(argc, argv, "+t:w:s:i:nm:qhV", options, NULL)) != -1) {
+	while ((c = getopt_long(argc, argv, "+t:w:s:i:nm:cqhV", options, NULL)) != -1) {
 		switch (c) {
 		case 't':
 			o.tier = optarg;
@@ -80,6 +82,9 @@ main(int argc, char **argv)
 			break;
 		case 'm':
 			o.memory_by = optarg;
+			break;
+		case 'c':
+			o.check = true;
 			break;
 		case 'q':
 			log_init("raser-agentd", LOG_WARN);

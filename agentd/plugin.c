@@ -158,7 +158,8 @@ plugin_tasks(char *const *argv, struct err *err)
 		return NULL;
 	}
 	memcpy(full, argv, n * sizeof(*full));
-	full[n] = (char[]){ "get_tasks" };
+	static char verb[] = "get_tasks";
+	full[n] = verb;
 	int status = plugin_run(full, fileno(f));
 	free(full);
 	if (status == 0) {

@@ -335,24 +335,17 @@ turn(struct super *s)
 
 /* ---- the beginning ---- */
 
-/* The words of a list of raser.ini. */
+/* The words of a list of raser.ini, for as long as we live. */
 static char **
-split_words(const char *text)
+split_words(char *text)
 {
 	size_t n = 0;
-	char *copy = strdup(text);
-	char **words = calloc(strlen(text) / 2 + 2, sizeof(*words));
 	char *save = NULL;
+	char **words = calloc(strlen(text) / 2 + 2, sizeof(*words));
 
-	if (!copy || !words) {
-		free(copy);
-		free(words);
-		return NULL;
-	}
-	for (char *w = strtok_r(copy, " \t\r\n", &save); w; w = strtok_r(NULL, " \t\r\n", &save))
+	for (char *w = words ? strtok_r(text, " \t\r\n", &save) : NULL; w;
+	     w = strtok_r(NULL, " \t\r\n", &save))
 		words[n++] = w;
-	if (!n)
-		free(copy); /* else it lives as long as the words: as long as we do */
 	return words;
 }
 
@@ -377,7 +370,7 @@ choose_sandbox(struct super *s)
 	if (s->sandbox == SANDBOX_NONE || !sandbox_probe(s->sandbox, &spec, s->o->local, &err))
 		return true;
 	if (!chosen) {
-		log_warnx("the sandbox %s does not work on this node: %s", name, err.text);
+		log_warnx("%s", err.text);
 		return false;
 	}
 	log_warnx("agents run without a sandbox: %s", err.text);
@@ -455,6 +448,29 @@ configure(struct super *s)
 	return s->binds && s->pass && choose_command(s) && choose_sandbox(s) ? 0 : EXIT_UNFIT;
 }
 
+/* Tell what agents on this node run in. */
+static void
+tell(const struct super *s)
+{
+	struct cgroup own;
+	struct err err = { 0 };
+	const char *by = "not limited";
+	const struct memory_roots *roots = memory_roots_system();
+
+	if (s->run.memory) {
+		by = "polled";
+		if (s->memory_by != MEMORY_POLL && !cgroup_make(roots, s->run.memory, &own, &err)) {
+			by = own.version == 1 ? "limited by cgroup v1" : "limited by cgroup v2";
+			cgroup_remove(&own);
+		}
+	}
+	printf("agents run in the sandbox %s%s, their memory is %s\n", sandbox_kind_name(s->sandbox),
+	       s->sandbox == SANDBOX_NONE	? " (that is, in none)" :
+	       s->conf.agent.network		? ", with the network" :
+						  ", without network",
+	       by);
+}
+
 int
 super_run(const struct super_options *o)
 {
@@ -482,6 +498,10 @@ super_run(const struct super_options *o)
 	int status = configure(&s);
 	if (status)
 		return status;
+	if (o->check) {
+		tell(&s);
+		return 0;
+	}
 	attempt_sweep(o->local);
 	proc_init();
 	s.state = s.is_plugin ? SETUP : IDLE;

@@ -15,6 +15,7 @@ struct super_options {
 	/* instead of what raser.ini says; NULL and false: as it says */
 	const char *sandbox, *image, *memory_by;
 	bool network;
+	bool check; /* only say how agents would run here */
 };
 
 /* Work until the queue is drained (0), a SIGTERM (99), or the mount is lost for good (1); 3: this

@@ -145,26 +145,39 @@ start_program(struct run *r, char *const *argv)
 	_exit(127);
 }
 
+/* The command line of an agent, or with --check of a question about it. */
 static void
-start_agent(struct run *r, struct agent *a)
+agent_line(struct run *r, const char *tier, bool check, char *argv[512])
 {
 	static char program[PATH_MAX];
+	static char tier_option[] = "--tier";
+	static char check_option[] = "--check";
+	static char end_of_options[] = "--";
 	size_t n = 0;
-	char *argv[512];
 
 	if (!program[0])
 		sibling("raser-agentd", program);
 	argv[n++] = program;
-	argv[n++] = "--tier";
-	argv[n++] = a->tier;
+	argv[n++] = tier_option;
+	argv[n++] = (char *)(uintptr_t)tier;
 	for (size_t i = 0; i < r->noptions; i++)
 		argv[n++] = (char *)(uintptr_t)r->options[i];
+	if (check)
+		argv[n++] = check_option;
 	argv[n++] = r->mounting.dir;
 	if (*r->command)
-		argv[n++] = "--";
+		argv[n++] = end_of_options;
 	for (char *const *c = r->command; *c && n < 511; c++)
 		argv[n++] = *c;
 	argv[n] = NULL;
+}
+
+static void
+start_agent(struct run *r, struct agent *a)
+{
+	char *argv[512];
+
+	agent_line(r, a->tier, false, argv);
 	a->started = now_ms();
 	a->pid = start_program(r, argv);
 	if (a->pid < 0) {
@@ -172,6 +185,23 @@ start_agent(struct run *r, struct agent *a)
 		a->pid = 0;
 		a->restart_at = now_ms() + RESTART_LAST_MS;
 	}
+}
+
+/* Say how agents run here before any of them does. False: they cannot, and why was said. */
+static bool
+check_agents(struct run *r)
+{
+	char *argv[512];
+	int status = -1;
+
+	agent_line(r, r->agents[0].tier, true, argv);
+	int log_fd = r->log_fd;
+	r->log_fd = -1; /* what is wrong is for the terminal */
+	pid_t pid = start_program(r, argv);
+	r->log_fd = log_fd;
+	while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR)
+		;
+	return status == 0;
 }
 
 /* An agentd has ended: drained, preempted, or somebody killed it, and then it comes back. */
@@ -368,7 +398,7 @@ run_all(struct run *r, const char *mount_dir, char *beside)
 		fflush(stdout);
 	}
 	int status = 1;
-	if (progress_begin(&p, r->mounting.dir) && choose_agents(r, &p)) {
+	if (progress_begin(&p, r->mounting.dir) && choose_agents(r, &p) && check_agents(r)) {
 		p.agents = r->nagents;
 		if (beside) {
 			char *const argv[] = { "/bin/sh", "-c", beside, NULL };
