@@ -47,6 +47,7 @@ mount_tests = \
 	tests/mount/1305-boxed.t \
 	tests/mount/1310-memory.t \
 	tests/mount/1400-checkpoint.t \
+	tests/mount/1450-large.t \
 	tests/mount/1500-limits.t \
 	tests/mount/1600-remount.t \
 	tests/mount/1650-plugins.t \
