@@ -136,6 +136,7 @@ work_exited(struct super *s)
 		started = start_job(s, sync_job, s, 0);
 	} else if (s->wants_save) {
 		s->save_number++;
+		s->frozen_ms = 0;
 		s->shot_ms = now_ms();
 		clock_gettime(CLOCK_REALTIME, &s->shot_time);
 		started = start_job(s, save_job, s, sizeof(struct save_report));

@@ -108,6 +108,7 @@ thaw(struct super *s)
 		return;
 	proc_thaw(&s->proc);
 	s->frozen = false;
+	s->frozen_ms = now_ms() - s->shot_ms;
 	activity_excuse(&s->activity, s->shot_ms, now_read());
 }
 
@@ -149,8 +150,9 @@ save_done(struct super *s, int rc, const struct save_report *report)
 	r->save_seconds = (double)s->save_ms / 1000;
 	r->saved_in = report->result.bytes_in;
 	r->saved_out = report->result.bytes_out;
-	LOG_TASK(log_info, s, "checkpoint %s, %lld of %lld kB, %lld ms%s%s", r->last_saved,
-		 (long long)r->saved_out / 1024, (long long)r->saved_in / 1024, (long long)s->save_ms,
+	LOG_TASK(log_info, s, "checkpoint %s, %lld kB from %lld kB in %lld ms, of which its agent stood "
+		 "still for %lld%s%s", r->last_saved, (long long)r->saved_out / 1024,
+		 (long long)r->saved_in / 1024, (long long)s->save_ms, (long long)s->frozen_ms,
 		 r->save_note[0] ? "; " : "", r->save_note);
 }
 

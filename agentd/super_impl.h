@@ -94,7 +94,7 @@ struct super {
 	enum shot shot;
 	bool frozen, no_clone, save_asked;
 	struct timespec shot_time;
-	int64_t shot_ms, save_ms; /* when the last one began; how long it took */
+	int64_t shot_ms, save_ms, frozen_ms; /* when the last one began; how long it took and stopped it */
 	unsigned save_number;
 	uint64_t saved_stamp, clone_stamp;
 

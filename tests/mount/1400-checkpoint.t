@@ -212,5 +212,40 @@ else
 	skip 4 "not root: no small disk"
 fi
 
+# ---- where the file system can clone, the agent does not stand still ----
+
+if [ "$(id -u)" = 0 ] && command -v mkfs.xfs >/dev/null && truncate -s 400M "$scratch/xfs.img" &&
+	mkfs.xfs -q -m reflink=1 "$scratch/xfs.img" && mkdir "$scratch/xfs" && mount -o loop "$scratch/xfs.img" "$scratch/xfs"; then
+	restore+=("umount -l $scratch/xfs")
+	setup agent.checkpoint_every=0.3 agent.sandbox=none
+	agent "$counter"
+	one cloned
+	: >"$scratch/agentd.log"
+	start low --workspaces "$scratch/xfs"
+	ok "it is saved on a file system that can clone" wait_until 20 has_archives cloned 2
+	cat >"$scratch/heavy.sh" <<-'EOF'
+		[ -e data ] || head -c 60000000 /dev/urandom >data; touch "$RASER_RESULTS/up"
+		while :; do echo x >>log; sleep 0.05; done
+	EOF
+	one heavy
+	"$agentd" --tier high --workspaces "$scratch/xfs" "$M" -- bash "$scratch/heavy.sh" 2>>"$scratch/heavy.log" &
+	heavy=$!
+	extra_pids+=("$heavy")
+	ok "a large one, too" wait_until 30 grep -q "task heavy@1: checkpoint" "$scratch/heavy.log"
+	kill -KILL "$heavy"
+	"$top/raser" cancel "$M" heavy >/dev/null
+	read -r took still <<<"$(sed -n 's/.*task heavy@1: checkpoint .* in \([0-9]*\) ms, .* still for \([0-9]*\)$/\1 \2/p' "$scratch/heavy.log" | head -n 1)"
+	below "$((2 * still))" "$took" "while its agent goes on"
+	kill -KILL "$pid"
+	wait "$pid" 2>/dev/null
+	"$agentd" --tier medium --workspaces "$scratch/xfs" "$M" -- bash "$scratch/agent.sh" 2>>"$scratch/agentd.log"
+	like "$(cat "$results/cloned/out/from")" '^1 [1-9]' "and resumed from one"
+	is "$(find "$scratch/xfs" -name 'raser-agent.*' | wc -l)" 0 "nothing of it is left there"
+elif [ -n "${RASER_MUST_RUN-}" ]; then
+	result 1 "a file system that can clone can be made"
+else
+	skip 5 "no xfs can be mounted"
+fi
+
 unmount "m$nmounts"
 plan
