@@ -27,13 +27,13 @@ struct activity {
 	/* since when; boot ms */
 	int64_t started, sampled, active, progress;
 	int64_t parked_until; /* wall seconds, 0 = not parked */
-	int64_t steps;	      /* with those of earlier attempts */
+	int64_t steps;	      /* of this attempt: who resumes one that looped gets another chance */
 	struct usage_totals last;
 };
 
 enum health { WELL, HUNG, LOOPING, TIMED_OUT };
 
-/* The agent has just been started; limits are set, steps are those of earlier attempts. */
+/* The agent has just been started; limits are set. */
 void
 activity_start(struct activity *w, struct now now);
 

@@ -30,8 +30,11 @@ oom_verb(struct super *s, const char *words)
 
 	if (e->oom_own)
 		snprintf(how, sizeof(how), "the kernel killed %d of its processes, ", e->oom_kills);
-	snprintf(s->verb, sizeof(s->verb), "retry oom %speak %lld MB of %lld MB: %.70s", how,
-		 (long long)peak >> MB_SHIFT, (long long)s->run.memory >> MB_SHIFT, words);
+	char limit[32] = "";
+	if (s->run.memory)
+		snprintf(limit, sizeof(limit), " of %lld MB", (long long)s->run.memory >> MB_SHIFT);
+	snprintf(s->verb, sizeof(s->verb), "retry oom %speak %lld MB%s: %.70s", how,
+		 (long long)peak >> MB_SHIFT, limit, words);
 }
 
 /* Choose the verb that tells how the attempt ended, and what has to be saved before. */
@@ -51,6 +54,7 @@ decide(struct super *s)
 		pause_for_fault(s);
 		return;
 	}
+	int64_t fault = s->fault_ms;
 	s->fault_ms = 0;
 	if (code == 0 && (!e->oom || s->conf.agent.oom_done)) {
 		snprintf(verb, size, "done"); /* even after a SIGTERM: it finished in its grace */
@@ -67,8 +71,11 @@ decide(struct super *s)
 		snprintf(verb, size, "free not-its-fault %.120s", words);
 		s->wants_save = true;
 	} else if (code == EXIT_PREEMPTED) {
+		/* nobody told it to; one that always says so must not go round and round */
 		snprintf(verb, size, "free preempted %.120s", words);
 		s->wants_save = true;
+		s->fault_ms = fault;
+		pause_for_fault(s);
 	} else if (e->oom) {
 		oom_verb(s, words);
 	} else if (code >= 0) {

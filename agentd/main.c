@@ -105,9 +105,16 @@ main(int argc, char **argv)
 	o.mnt = optind < argc ? argv[optind++] : NULL;
 	if (optind < argc && !strcmp(argv[optind], "--"))
 		optind++;
-	if (!o.tier || !o.mnt || (o.sandbox && !one_of(o.sandbox, kinds)) ||
-	    (o.memory_by && !one_of(o.memory_by, hows))) {
+	if (!o.tier || !o.mnt) {
 		usage(stderr);
+		return 2;
+	}
+	if (o.sandbox && !one_of(o.sandbox, kinds)) {
+		log_warnx("there is no sandbox called %s", o.sandbox);
+		return 2;
+	}
+	if (o.memory_by && !one_of(o.memory_by, hows)) {
+		log_warnx("memory is limited by auto, cgroup or poll, not by %s", o.memory_by);
 		return 2;
 	}
 	/* the agent runs in a directory of its own: paths must mean the same there */
@@ -115,15 +122,9 @@ main(int argc, char **argv)
 	static char mnt[PATH_MAX];
 	static char local[PATH_MAX];
 	if (argv[optind]) {
-		int rc = program_find(argv[optind], program);
-
-		if (rc && o.image) { /* it may be there */
-			snprintf(program, sizeof(program), "%s", argv[optind]);
-		} else if (rc) {
-			log_warnx("%s: %s", argv[optind], strerror(-rc));
-			return 2;
-		}
-		argv[optind] = program;
+		/* where there is none it may be the image's; super.c tells */
+		if (!program_find(argv[optind], program))
+			argv[optind] = program;
 		o.command = argv + optind;
 	}
 	if (!realpath(o.mnt, mnt)) {

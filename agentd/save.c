@@ -119,8 +119,12 @@ plan_next(struct super *s)
 	int64_t every = s->conf.agent.checkpoint_every_ms;
 	int64_t next = s->shot_ms + every;
 
-	s->save_asked = false;
-	s->next_save = !every ? 0 : next > now_ms() + 2 * s->save_ms ? next : now_ms() + 2 * s->save_ms;
+	int64_t soonest = now_ms() + 2 * s->frozen_ms;
+
+	if (s->save_asked) /* while the last one was being taken */
+		s->next_save = soonest;
+	else
+		s->next_save = !every ? 0 : next > soonest ? next : soonest;
 }
 
 void
@@ -128,7 +132,6 @@ save_done(struct super *s, int rc, const struct save_report *report)
 {
 	struct record *r = &s->record;
 
-	s->save_ms = now_ms() - s->shot_ms;
 	plan_next(s);
 	if (rc) {
 		snprintf(r->save_note, sizeof(r->save_note), "%s",
@@ -144,6 +147,7 @@ save_done(struct super *s, int rc, const struct save_report *report)
 	if (report->unchanged) {
 		return; /* the last one shows this moment as well */
 	}
+	s->save_ms = now_ms() - s->shot_ms;
 	r->saved++;
 	snprintf(r->last_saved, sizeof(r->last_saved), "%s", report->result.name);
 	snprintf(r->save_note, sizeof(r->save_note), "%s", report->result.note);
@@ -177,6 +181,7 @@ shot_begin(struct super *s)
 		return;
 	}
 	listen_control(s); /* the steps that the workspace shows are in the trajectory beside it */
+	s->save_asked = false;
 	s->save_number++;
 	s->shot = s->no_clone ? SHOT_ARCHIVE : SHOT_CLONE;
 	if (!start_job(s, s->no_clone ? save_job : clone_job, s,

@@ -56,10 +56,7 @@ setup_run(char *const *argv, const char *local, const char *name, struct err *er
 
 	node_folder(local, name, dir);
 	setup_cache(local, name, cache);
-	int rc = make_node_folder(dir);
-	if (rc)
-		return err_set(err, rc, "%s cannot be used for this node's files: %s", dir,
-			       strerror(-rc));
+	int rc = 0;
 	if (mkdir(cache, 0700) < 0 && errno != EEXIST)
 		return err_set(err, -errno, "%s: %s", cache, strerror(errno));
 	snprintf(path, sizeof(path), "%s/setup", dir);
@@ -93,19 +90,32 @@ end:
 }
 
 int
-setup_hold(const char *local, const char *name)
+setup_hold(const char *local, const char *name, struct err *err)
 {
 	char dir[PATH_MAX];
 	char path[PATH_MAX + 16];
+	struct stat here;
+	struct stat held;
 
 	node_folder(local, name, dir);
-	snprintf(path, sizeof(path), "%s/setup", dir);
-	int fd = open(path, O_RDWR | O_CLOEXEC);
-	if (fd >= 0 && flock(fd, LOCK_SH) < 0) {
-		close(fd);
-		fd = -1;
+	snprintf(path, sizeof(path), "%s/users", dir);
+	for (;;) {
+		int rc = make_node_folder(dir);
+
+		if (rc)
+			return err_set(err, rc, "%s cannot be used for this node's files: %s", dir,
+				       strerror(-rc));
+		int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+		if (fd >= 0 && flock(fd, LOCK_SH) == 0 && !fstat(fd, &held) && !stat(path, &here) &&
+		    held.st_ino == here.st_ino && held.st_dev == here.st_dev)
+			return fd;
+		rc = fd < 0 && errno != ENOENT ? -errno : 0;
+		if (fd >= 0)
+			close(fd);
+		if (rc)
+			return err_set(err, rc, "%s: %s", path, strerror(-rc));
+		/* the last of those before us was just removing it */
 	}
-	return fd;
 }
 
 void
@@ -113,11 +123,7 @@ setup_leave(int held, const char *local, const char *name)
 {
 	char dir[PATH_MAX];
 
-	if (held < 0)
-		return;
 	node_folder(local, name, dir);
-	/* a lock that is turned into another may be let go meanwhile: whoever gets it then sets the
-	 * node up again */
 	if (flock(held, LOCK_EX | LOCK_NB) == 0)
 		remove_tree(dir);
 	close(held);

@@ -22,10 +22,10 @@ setup_cache(const char *local, const char *name, char cache[PATH_MAX]);
 int
 setup_run(char *const *argv, const char *local, const char *name, struct err *err);
 
-/* Needs the node's folder: returns a descriptor, or -1. Then, when the run is over here: the last
- * one that needs it removes the folder. */
+/* Need the node's folder, before setup_run(): a descriptor, or a negative errno and a sentence in
+ * err. Then, when the run is over here, give it back: the last one that needs it removes it. */
 int
-setup_hold(const char *local, const char *name);
+setup_hold(const char *local, const char *name, struct err *err);
 void
 setup_leave(int held, const char *local, const char *name);
 

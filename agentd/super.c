@@ -22,6 +22,7 @@
 
 #include "log.h"
 #include "plugin.h"
+#include "program.h"
 #include "setup.h"
 
 #include <dirent.h>
@@ -89,8 +90,15 @@ pause_for_fault(struct super *s)
 static enum state
 setup_timer(struct super *s)
 {
+	struct err err = { 0 };
+
 	s->next_try = now_ms() + TURN_MS;
-	if (!s->job.pid && !start_job(s, setup_node, s, sizeof(struct setup_report)))
+	if (s->node_fd < 0)
+		s->node_fd = setup_hold(s->o->local, s->uuid, &err);
+	if (s->node_fd < 0) {
+		pause_for_fault(s);
+		log_warnx("this node cannot be set up: %s", err.text);
+	} else if (!s->job.pid && !start_job(s, setup_node, s, sizeof(struct setup_report)))
 		pause_for_fault(s);
 	return SETUP;
 }
@@ -108,7 +116,6 @@ setup_job(struct super *s)
 		return SETUP;
 	}
 	s->fault_ms = s->next_try = 0;
-	s->node_fd = setup_hold(s->o->local, s->uuid);
 	return IDLE;
 }
 
@@ -269,7 +276,7 @@ next_due(const struct super *s)
 	case ENDING:
 		return s->next_try < next ? s->next_try : next;
 	case WORKING:
-		earlier(&next, s->next_save);
+		earlier(&next, s->shot == SHOT_NONE ? s->next_save : 0);
 		earlier(&next, s->next_sample);
 		earlier(&next, s->next_touch);
 		break;
@@ -311,7 +318,7 @@ turn(struct super *s)
 		[AGENT] = { agent ? s->proc.fd : -1, POLLIN, 0 },
 		[JOB] = { s->job.pid ? s->job.fd : -1, POLLIN, 0 },
 		[READY] = { waits ? s->ready_fd : -1, POLLIN, 0 },
-		[CONTROL] = { agent ? s->control.notify_fd : -1, POLLIN, 0 },
+		[CONTROL] = { s->state == WORKING ? s->control.notify_fd : -1, POLLIN, 0 },
 	};
 	int64_t ms = next_due(s) - now_ms();
 	int n = poll(p, FDS, ms < 0 ? 0 : (int)ms);
@@ -358,7 +365,7 @@ choose_sandbox(struct super *s)
 		.image = s->conf.agent.image, .binds = (const char *const *)s->binds,
 		.network = s->conf.agent.network,
 	};
-	bool chosen = !strcmp(name, "auto");
+	bool chosen = !strcmp(name, "auto"); /* by us; but an image asks for some sandbox */
 	int kind = chosen ? SANDBOX_BWRAP : sandbox_kind_parse(name);
 	struct err err = { 0 };
 
@@ -369,7 +376,7 @@ choose_sandbox(struct super *s)
 	s->sandbox = (enum sandbox_kind)kind;
 	if (s->sandbox == SANDBOX_NONE || !sandbox_probe(s->sandbox, &spec, s->o->local, &err))
 		return true;
-	if (!chosen) {
+	if (!chosen || s->conf.agent.image[0]) {
 		log_warnx("%s", err.text);
 		return false;
 	}
@@ -378,14 +385,43 @@ choose_sandbox(struct super *s)
 	return true;
 }
 
+/* The version of a cgroup that can be made here, or 0 and why not. */
+static int
+try_cgroup(const struct super *s, struct err *err)
+{
+	struct cgroup own = { 0 };
+
+	if (cgroup_make(memory_roots_system(), s->run.memory, &own, err))
+		return 0;
+	cgroup_remove(&own);
+	return own.version;
+}
+
+/* Who asks for cgroups must get them. */
+static bool
+check_memory(const struct super *s)
+{
+	struct err err = { 0 };
+
+	if (s->memory_by != MEMORY_CGROUP || !s->run.memory || try_cgroup(s, &err))
+		return true;
+	log_warnx("memory cannot be limited by a cgroup on this node: %s", err.text);
+	return false;
+}
+
 static bool
 choose_command(struct super *s)
 {
 	struct err err = { 0 };
 
 	if (s->o->command) {
+		char path[PATH_MAX];
+		int rc = s->conf.agent.image[0] ? 0 : program_find(s->o->command[0], path);
+
+		if (rc)
+			log_warnx("%s: %s", s->o->command[0], strerror(-rc));
 		s->command = (char **)(uintptr_t)s->o->command;
-		return true;
+		return rc == 0;
 	}
 	if (!s->conf.agent.plugin[0]) {
 		log_warnx("no command is given, and raser.ini names no plugin");
@@ -445,25 +481,22 @@ configure(struct super *s)
 	s->pass = split_words(c->env);
 	read_uuid(s);
 	setup_cache(s->o->local, s->uuid, s->cache);
-	return s->binds && s->pass && choose_command(s) && choose_sandbox(s) ? 0 : EXIT_UNFIT;
+	return s->binds && s->pass && choose_command(s) && choose_sandbox(s) && check_memory(s) ?
+		       0 :
+		       EXIT_UNFIT;
 }
 
 /* Tell what agents on this node run in. */
 static void
 tell(const struct super *s)
 {
-	struct cgroup own;
 	struct err err = { 0 };
-	const char *by = "not limited";
-	const struct memory_roots *roots = memory_roots_system();
+	int version = s->run.memory && s->memory_by != MEMORY_POLL ? try_cgroup(s, &err) : 0;
+	const char *by = !s->run.memory ? "not limited" :
+			 version == 1	? "limited by cgroup v1" :
+			 version == 2	? "limited by cgroup v2" :
+					  "polled";
 
-	if (s->run.memory) {
-		by = "polled";
-		if (s->memory_by != MEMORY_POLL && !cgroup_make(roots, s->run.memory, &own, &err)) {
-			by = own.version == 1 ? "limited by cgroup v1" : "limited by cgroup v2";
-			cgroup_remove(&own);
-		}
-	}
 	printf("agents run in the sandbox %s%s, their memory is %s\n", sandbox_kind_name(s->sandbox),
 	       s->sandbox == SANDBOX_NONE	? " (that is, in none)" :
 	       s->conf.agent.network		? ", with the network" :
@@ -507,7 +540,7 @@ super_run(const struct super_options *o)
 	s.state = s.is_plugin ? SETUP : IDLE;
 	while (s.state != GONE)
 		turn(&s);
-	if (s.status == EXIT_DRAINED)
+	if (s.status == EXIT_DRAINED && s.node_fd >= 0)
 		setup_leave(s.node_fd, o->local, s.uuid);
 	if (s.ready_fd >= 0)
 		close(s.ready_fd);

@@ -107,6 +107,7 @@ enum state
 prepare_term(struct super *s)
 {
 	s->preempted = true;
+	s->leave_by = now_ms() + s->run.grace_ms;
 	stop_preparing(s);
 	return finish_unstarted(s, NULL);
 }
@@ -263,7 +264,7 @@ start_agent(struct super *s)
 	s->activity = (struct activity){ .time_limit_ms = c->time_limit_ms,
 				   .hang_after_ms = c->hang_after_ms,
 				   .progress_after_ms = c->progress_after_ms,
-				   .max_steps = c->max_steps, .steps = s->trajectory.steps };
+				   .max_steps = c->max_steps };
 	struct now now = now_read();
 	activity_start(&s->activity, now);
 	s->next_sample = now.boot_ms + activity_every_ms(&s->activity);
@@ -507,5 +508,8 @@ enum state
 stop_lost(struct super *s)
 {
 	s->lost = true;
+	int64_t kill_at = now_ms() + LOST_GRACE_MS;
+	if (s->kill_at > kill_at)
+		s->kill_at = kill_at;
 	return STOPPING;
 }

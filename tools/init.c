@@ -45,16 +45,21 @@ verb_init(int argc, char **argv)
 		return usage_error();
 	bool plugin = argc > 3;
 	if (plugin) {
+		snprintf(ini, sizeof(ini), "%.4095s/FORMAT", argv[1]);
+		if (lstat(ini, &st) == 0)
+			return complain(1, "%s: there is a run here already", argv[1]);
 		snprintf(ini, sizeof(ini), "%.4095s/raser.ini", argv[1]);
 		if (lstat(ini, &st) == 0)
 			return complain(1, "%s is there already: write the line \"plugin = %s ...\" into it, "
-					"and run raser init without --plugin", ini, argv[3]);
+					"run raser init without --plugin, and submit what %s get_tasks prints",
+					ini, argv[3], argv[3]);
 		if (!make_absolute(argv + 3))
 			return 1;
 		if (!plugin_quote(argv + 3, quoted, sizeof(quoted)))
 			return complain(1, "the plugin's command is too long for raser.ini");
 	}
-	/* tasks first: a plugin that cannot name them leaves no run behind */
+	/* tasks first: a plugin that cannot name them leaves no run behind; one whose tasks are
+	 * refused does, to submit better ones to */
 	FILE *tasks = plugin ? plugin_tasks(argv + 3, &err) : NULL;
 	if (plugin && !tasks)
 		return complain(1, "%s", err.text);

@@ -227,7 +227,7 @@ progress_summary(struct progress *p)
 		printf("           %.140s\n", p->moves[k]);
 	long resumed = since_first(p, "resumed", NULL);
 	if (resumed)
-		printf("resumed    %ld attempts went on with the work of one before; %.1f s of it had to "
+		printf("resumed    %ld attempts followed one that had been at work; %.1f s of that had to "
 		       "be done again, %.1f s at most at a time\n", resumed,
 		       json_number_value(json_object_get(p->now, "redo_seconds")) -
 			       json_number_value(json_object_get(p->first, "redo_seconds")),

@@ -31,6 +31,8 @@ enum {
 	EXIT_INTERRUPTED = 99,
 	EXIT_UNFIT = 3, /* of raser-agentd: this node cannot run agents */
 	OPTIONS_MAX = 8,
+	COMMAND_MAX = 480,
+	ARGV_MAX = 512,
 };
 
 struct agent {
@@ -147,7 +149,7 @@ start_program(struct run *r, char *const *argv)
 
 /* The command line of an agent, or with --check of a question about it. */
 static void
-agent_line(struct run *r, const char *tier, bool check, char *argv[512])
+agent_line(struct run *r, const char *tier, bool check, char *argv[ARGV_MAX])
 {
 	static char program[PATH_MAX];
 	static char tier_option[] = "--tier";
@@ -167,7 +169,7 @@ agent_line(struct run *r, const char *tier, bool check, char *argv[512])
 	argv[n++] = r->mounting.dir;
 	if (*r->command)
 		argv[n++] = end_of_options;
-	for (char *const *c = r->command; *c && n < 511; c++)
+	for (char *const *c = r->command; *c && n < ARGV_MAX - 1; c++)
 		argv[n++] = *c;
 	argv[n] = NULL;
 }
@@ -175,7 +177,7 @@ agent_line(struct run *r, const char *tier, bool check, char *argv[512])
 static void
 start_agent(struct run *r, struct agent *a)
 {
-	char *argv[512];
+	char *argv[ARGV_MAX];
 
 	agent_line(r, a->tier, false, argv);
 	a->started = now_ms();
@@ -187,11 +189,12 @@ start_agent(struct run *r, struct agent *a)
 	}
 }
 
-/* Say how agents run here before any of them does. False: they cannot, and why was said. */
-static bool
+/* Say how agents run here before any of them does. 0, or an exit status when they cannot, and why
+ * was said. */
+static int
 check_agents(struct run *r)
 {
-	char *argv[512];
+	char *argv[ARGV_MAX];
 	int status = -1;
 
 	agent_line(r, r->agents[0].tier, true, argv);
@@ -201,7 +204,7 @@ check_agents(struct run *r)
 	r->log_fd = log_fd;
 	while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR)
 		;
-	return status == 0;
+	return WIFEXITED(status) && WEXITSTATUS(status) <= EXIT_USAGE ? WEXITSTATUS(status) : 1;
 }
 
 /* An agentd has ended: drained, preempted, or somebody killed it, and then it comes back. */
@@ -398,7 +401,8 @@ run_all(struct run *r, const char *mount_dir, char *beside)
 		fflush(stdout);
 	}
 	int status = 1;
-	if (progress_begin(&p, r->mounting.dir) && choose_agents(r, &p) && check_agents(r)) {
+	if (progress_begin(&p, r->mounting.dir) && choose_agents(r, &p) &&
+	    (status = check_agents(r)) == 0) {
 		p.agents = r->nagents;
 		if (beside) {
 			char *const argv[] = { "/bin/sh", "-c", beside, NULL };
@@ -493,6 +497,8 @@ verb_run(int argc, char **argv)
 	r.command = argv + optind;
 	if (!run)
 		return usage_error();
+	if (argc - optind > COMMAND_MAX)
+		return complain(EXIT_USAGE, "the command has more than %d words", COMMAND_MAX);
 	if (!target_find(run, &r.target))
 		return 1;
 	int status = check_plugin(&r);

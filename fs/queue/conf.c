@@ -128,6 +128,17 @@ parse_size(const char *text, int64_t *bytes)
 	return true;
 }
 
+/* Words for a message. */
+static const char *
+one_of(const char *choices)
+{
+	static char text[96]; /* only a file that is being read has errors, one at a time */
+
+	snprintf(text, sizeof(text), "one of %s", choices);
+	text[strlen(text) - 1] = '\0';
+	return text;
+}
+
 /* Store value into the field of base that key describes. NULL, or what was expected. */
 static const char *
 store(const struct key *key, void *base, const char *value)
@@ -179,6 +190,8 @@ store(const struct key *key, void *base, const char *value)
 		size_t n = strlen(field);
 		char *text = field;
 
+		if (strstr(value, " = "))
+			return "without \" = \": an indented line goes on with the one before it";
 		if (n + strlen(value) + 2 > (size_t)key->least)
 			return "shorter";
 		snprintf(text + n, (size_t)key->least - n, "%s%s", n && *value ? " " : "", value);
@@ -188,7 +201,7 @@ store(const struct key *key, void *base, const char *value)
 		const char *found = *value && !strchr(value, ' ') ? strstr(key->choices, value) : NULL;
 
 		if (!found || found[strlen(value)] != ' ' || (found > key->choices && found[-1] != ' '))
-			return key->comment;
+			return one_of(key->choices);
 		snprintf(field, (size_t)key->least, "%s", value);
 		return NULL;
 	}

@@ -96,6 +96,7 @@ apply_fold(struct queue *q, int64_t serial, unsigned link, bool is_end, const st
 	if (f->time)
 		t.changed = f->time;
 	t.waits = false;
+	index_set_evidence(q->index, serial, ""); /* of an end before this one */
 	task_store(q, &t);
 	/* each observer counts its own time */
 	if (f->state == TASK_PENDING && f->reason == WHY_NOT_ITS_FAULT)

@@ -17,7 +17,7 @@
 
 enum stmt {
 	ST_ADD, ST_FIND, ST_GET, ST_SET, ST_STATE, ST_ALL, ST_TIER, ST_PICK, ST_EVIDENCE,
-	ST_SET_EVIDENCE, ST_BEGIN, ST_COMMIT,
+	ST_SET_EVIDENCE, ST_DROP_EVIDENCE, ST_BEGIN, ST_COMMIT,
 	ST_COUNT
 };
 
@@ -39,6 +39,7 @@ static const char *const sql[ST_COUNT] = {
 		    " ORDER BY priority DESC, expected DESC, serial LIMIT ?2",
 	[ST_EVIDENCE] = "SELECT text FROM evidence WHERE serial=?1",
 	[ST_SET_EVIDENCE] = "INSERT OR REPLACE INTO evidence VALUES(?1, ?2)",
+	[ST_DROP_EVIDENCE] = "DELETE FROM evidence WHERE serial=?1",
 	[ST_BEGIN] = "BEGIN",
 	[ST_COMMIT] = "COMMIT",
 };
@@ -227,10 +228,11 @@ index_set(struct index *ix, const struct task *t)
 void
 index_set_evidence(struct index *ix, int64_t serial, const char *text)
 {
-	sqlite3_stmt *s = ix->stmt[ST_SET_EVIDENCE];
+	sqlite3_stmt *s = ix->stmt[*text ? ST_SET_EVIDENCE : ST_DROP_EVIDENCE];
 
 	sqlite3_bind_int64(s, 1, serial);
-	sqlite3_bind_text(s, 2, text, -1, SQLITE_STATIC);
+	if (*text)
+		sqlite3_bind_text(s, 2, text, -1, SQLITE_STATIC);
 	step_done(ix, s);
 }
 

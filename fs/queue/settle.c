@@ -120,8 +120,7 @@ record_end(struct queue *q, struct task *t, unsigned attempt, const struct end *
 		log_info("task %s@%u: %s %s%s%s", t->name, attempt, outcome_name(e->outcome),
 			 reason_name(e->reason), note && *note ? ": " : "", note ? note : "");
 	task_store(q, t);
-	if (note && *note)
-		index_set_evidence(q->index, t->serial, note);
+	index_set_evidence(q->index, t->serial, note ? note : "");
 	if (t->state != TASK_PENDING)
 		return;
 	bool died = e->reason == WHY_CRASH || e->reason == WHY_OOM || e->reason == WHY_EXIT;
