@@ -9,6 +9,7 @@
 . "$(dirname "$0")/plugin.sh"
 
 need_python
+need_killat
 command -v jq >/dev/null || skip_all "jq is not installed"
 standin=$src/tests/standin
 mini=("$python" -S "$src/plugins/mini-swe/raser-mini") # -S: it starts faster, and needs no packages

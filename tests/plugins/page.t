@@ -4,6 +4,7 @@
 . "$(dirname "$0")/plugin.sh"
 
 need_python
+need_killat
 page=$src/man/raser-plugin.7
 bin=$scratch/bin
 mkdir "$bin"

@@ -108,6 +108,11 @@ need_python() {
 	[ -n "$python" ] || skip_all "python3 is older than 3.7"
 }
 
+# need_killat: attempts can be killed by kill_at
+need_killat() {
+	[ -e "$top/tests/killat.so" ] || skip_all "$top/tests/killat.so is not built"
+}
+
 # ---- what raser-agentd does for a plugin ----
 
 attempt=0 # number of the attempt

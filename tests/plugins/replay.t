@@ -6,6 +6,7 @@
 plugin=$top/plugins/replay/replay
 data=$src/plugins/replay
 [ -x "$plugin" ] || skip_all "$plugin is not built"
+need_killat
 command -v jq >/dev/null || skip_all "jq is not installed"
 
 # ---- get_tasks ----
