@@ -73,6 +73,11 @@ is "$(jq -r '.sandbox, .state, .steps' "$(echo "$results"/steps@1.*/attempt.json
 	"none ended 4 " "the record tells sandbox, state and steps"
 like "$(cat "$M/report.html")" "<td>steps</td><td>1</td><td class=\"text\">looping 4 steps" "the report lists failed tasks with their evidence"
 
+# what was said of an end is over with the next state
+ok "a failed task is tried again" "$top/raser" retry "$M" steps
+is "$(evidence steps)" "" "then nothing is said of it any more"
+is "$("$top/raser" cancel "$M" steps)" "1 cancelled" "(and cancelled)"
+
 # ---- time ----
 
 unmount m

@@ -28,7 +28,10 @@ out=$("$raser" run shell --agents low=2 2>&1)
 is $? 1 "raser run needs no more"
 like "$out" "1 of 2 tasks done, 1 failed" "one is done, the other said no"
 is "$(cat shell/results/*/out/id | wc -l)" 2 "with a result, by both its names"
-like "$("$raser" init shell --plugin "$top/plugins/shell/raser-shell" x 2>&1)" "raser.ini is there already: write the line" \
+like "$("$raser" init shell --plugin "$top/plugins/shell/raser-shell" x 2>&1)" "shell: there is a run here already" \
+	"a run is never made twice"
+mkdir mine && echo "[tier a]" >mine/raser.ini
+like "$("$raser" init mine --plugin "$top/plugins/shell/raser-shell" x 2>&1)" "raser.ini is there already: write the line" \
 	"a raser.ini is never overwritten"
 like "$("$raser" init none --plugin ./nosuch 2>&1)" "./nosuch: No such file" "no such plugin"
 like "$("$raser" init none --plugin /bin/false 2>&1)" "/bin/false get_tasks ended with status 1; no run was made" "one without tasks"
@@ -69,7 +72,7 @@ cat >plug <<'EOF'
 case $1 in
 get_tasks) for i in 1 2 3 4 5 6; do echo "{\"id\": \"s$i\"}"; done ;;
 setup) echo once >>"$SETUPS"; [ ! -e "$BROKEN" ] || { echo "no image" >&2; exit 3; }; echo image >"$RASER_CACHE/image" ;;
-run_task) cat "$RASER_CACHE/image" >"$RASER_RESULTS/image"; touch "$RASER_CACHE/mine" 2>/dev/null && echo writable >"$RASER_RESULTS/cache"; true ;;
+run_task) sleep 0.5; cat "$RASER_CACHE/image" >"$RASER_RESULTS/image"; touch "$RASER_CACHE/mine" 2>/dev/null && echo writable >"$RASER_RESULTS/cache"; true ;;
 esac
 EOF
 chmod +x plug
@@ -78,6 +81,9 @@ ok "a plugin with setup" init setup ./plug
 out=$("$raser" run setup --agents low=4 2>&1)
 like "$out" "6 of 6 tasks done" "works"
 is "$(cat setups)" once "setup ran once, for four agents"
+[ "$(jq -r .agentd setup/results/s?/attempt.json | sort -u | wc -l)" -gt 2 ]
+result $? "and then all of them work"
+is "$(find "$TMPDIR" -maxdepth 1 -name 'raser-node.*' -path "*$(awk '{ print $NF }' setup/FORMAT)*" | wc -l)" 0 "whose last one removes the node's folder"
 is "$(cat setup/results/s?/out/image | sort | uniq -c | xargs)" "6 image" "its cache is seen by all"
 [ "$(jq -r .sandbox setup/results/s1/attempt.json)" = bwrap ]
 result $? "in a sandbox, since bwrap works here"

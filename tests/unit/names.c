@@ -92,6 +92,10 @@ configuration(void)
 		{ "[tier a]\n[tier b]\nmemory = 1G\n", "[tier a] has no keys" },
 		{ "[tier a]\nfailures = 3\n", "must have failures = all" },
 		{ "[tier a]\nmemory = lots\n", "line 2: memory must be a size" },
+		{ "[agent]\nsandbox = box\n[tier a]\n", "sandbox must be one of auto none bwrap" },
+		{ "[agent]\nsandbox = auto none\n[tier a]\n", "sandbox must be one of" },
+		{ "[agent]\nmax_steps = 1.5\n[tier a]\n", "max_steps must be a whole number" },
+		{ "[agent]\nenv = X\n  bind = /data\n[tier a]\nmemory = 1\n", "goes on with the one before" },
 		{ "hello\n", "line 1" },
 	};
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
@@ -101,6 +105,10 @@ configuration(void)
 	}
 	ok(conf_parse(&c, "[run]\nsteal_after = 1.5\n[tier a]\nfailures = all\n", &e) == 0 &&
 		   c.steal_after_ms == 1500, "times take fractions");
+	ok(conf_parse(&c, "[agent]\nenv = A B\n  C\nenv = D\nhang_after = 0\n[tier a]\nmemory = 0\n", &e) == 0 &&
+		   !strcmp(c.agent.env, "A B C D") && c.agent.hang_after_ms == 0 &&
+		   c.agent.checkpoint_every_ms == 300000 && !strcmp(c.agent.sandbox, "auto"),
+	   "lists go on; what is not said has its default");
 	ok(parse_size("1G", &n) && n == 1LL << 30 && parse_size("1.5k", &n) && n == 1536 &&
 		   parse_size("2MiB", &n) && n == 2 << 20 && parse_size("7", &n) && n == 7,
 	   "sizes");
