@@ -84,9 +84,10 @@ now_us(void)
 
 /* Plan, start and end it: how long the three take together. */
 static int64_t
-once(enum sandbox_kind kind, const struct sandbox_spec *spec, struct proc_spec *ps)
+once(enum sandbox_kind kind, const struct sandbox_spec *spec, const struct proc_spec *like)
 {
 	struct sandbox_plan plan;
+	struct proc_spec ps = *like;
 	struct proc p;
 	struct proc_end end;
 	struct err err;
@@ -96,8 +97,8 @@ once(enum sandbox_kind kind, const struct sandbox_spec *spec, struct proc_spec *
 		fprintf(stderr, "%s\n", err.text);
 		exit(2);
 	}
-	ps->plan = &plan;
-	if (proc_start(&p, ps))
+	ps.plan = &plan;
+	if (proc_start(&p, &ps))
 		die("proc_start");
 	struct pollfd w = { .fd = p.fd, .events = POLLIN };
 	poll(&w, 1, -1);
@@ -214,7 +215,9 @@ main(int argc, char **argv)
 		took[i] = once((enum sandbox_kind)kind, &spec, &ps);
 	if (times) {
 		qsort(took, (size_t)times, sizeof(took[0]), by_value);
-		printf("%.1f\n", (double)took[times / 2] / 1000);
+		int64_t median = took[times / 2];
+
+		printf("%lld.%lld\n", (long long)median / 1000, (long long)median / 100 % 10);
 		remove_tree(scratch);
 		return 0;
 	}

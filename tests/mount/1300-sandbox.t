@@ -133,7 +133,7 @@ none_left() {
 }
 
 try_kind() {
-	local mark=$kind work=/raser/work home=/raser/home
+	local mark=$kind home=/raser/home what c
 	[ "$kind" = none ] && home=$HOME
 
 	# exit codes and signals

@@ -78,10 +78,10 @@ grow(int ready)
 
 	if (pid)
 		return pid;
-	if (fork() == 0 && fork() == 0)
-		setsid();
-	else
+	if (fork() > 0 || fork() > 0)
 		fork();
+	else
+		setsid();
 	if (write(ready, "x", 1) == 1)
 		for (;;)
 			pause();
@@ -319,7 +319,7 @@ moves(const char *path, const char *old)
 static void
 freezing(const char *tmp)
 {
-	struct running r;
+	struct running r = { 0 };
 	struct proc_end e;
 	struct usage u;
 	char before[32];
@@ -364,7 +364,7 @@ freezing(const char *tmp)
 static void
 ends(const char *tmp)
 {
-	struct running r;
+	struct running r = { 0 };
 	struct proc_end e;
 
 	run(&r, tmp, "exit3", "exit 3");
@@ -414,6 +414,70 @@ judged(enum sandbox_kind kind, int code, const char *report, const char *out, co
 	   "%s, status %d: %s", sandbox_kind_name(kind), code, failed ? e.why : "the agent's own");
 }
 
+/* ---- plans ---- */
+
+static bool
+has(char *const *list, const char *word)
+{
+	for (; list && *list; list++)
+		if (!strcmp(*list, word))
+			return true;
+	return false;
+}
+
+static void
+plans(const char *tmp)
+{
+	char *argv[] = { (char *)"/bin/true", NULL };
+	char *env[] = { (char *)"RASER_X=1", NULL };
+	const char *binds[] = { NULL, NULL };
+	const char *pass[] = { "PASS*", NULL };
+	const char *dir = subdir(tmp, "plans");
+	const char *run_dir = subdir(dir, "run");
+	const char *scratch = subdir(dir, "scratch");
+	struct sandbox_spec spec = { .argv = argv, .scratch = scratch, .state = at(scratch, "state"),
+				     .run = run_dir, .task_file = "/etc/passwd", .control = "/etc/passwd",
+				     .results = "/etc", .image = tmp, .binds = binds, .pass = pass };
+	struct sandbox_plan plan;
+	struct err err;
+	char program[PATH_MAX];
+
+	/* a program that is only looked for */
+	snprintf(program, sizeof(program), "%s", at(dir, "apptainer"));
+	put(program, "");
+	chmod(program, 0755);
+	setenv("PATH", dir, 1);
+	setenv("HOME", tmp, 1);
+	setenv("SECRET", "x", 1);
+	setenv("PASSED", "y", 1);
+	setenv("APPTAINER_BINDPATH", "/", 1);
+	ok(sandbox_plan(SANDBOX_APPTAINER, &spec, env, &plan, &err) == 0, "a plan for Apptainer");
+	ok(has(plan.argv, "--containall") && has(plan.argv, "--userns") && has(plan.argv, "none"),
+	   "contained, without network");
+	ok(has(plan.env, "APPTAINERENV_RASER_X=1") && has(plan.env, "APPTAINERENV_PASSED=y"),
+	   "variables go by its own names");
+	ok(!has(plan.env, "SECRET=x") && !has(plan.env, "APPTAINERENV_SECRET=x") &&
+		   !has(plan.env, "APPTAINER_BINDPATH=/"),
+	   "and no others");
+	sandbox_plan_free(&plan);
+	spec.network = true;
+	ok(sandbox_plan(SANDBOX_APPTAINER, &spec, env, &plan, &err) == 0 && !has(plan.argv, "--net"),
+	   "with network");
+	sandbox_plan_free(&plan);
+	spec.image = NULL;
+	ok(sandbox_plan(SANDBOX_APPTAINER, &spec, env, &plan, &err) == -EINVAL, "no image: %s", err.text);
+	spec.image = tmp;
+	binds[0] = run_dir;
+	ok(sandbox_plan(SANDBOX_APPTAINER, &spec, env, &plan, &err) == -EINVAL, "%s", err.text);
+	binds[0] = "/:/host";
+	ok(sandbox_plan(SANDBOX_APPTAINER, &spec, env, &plan, &err) == -EINVAL, "%s", err.text);
+	binds[0] = "/etc:/x/../y";
+	ok(sandbox_plan(SANDBOX_APPTAINER, &spec, env, &plan, &err) == -EINVAL, "%s", err.text);
+	binds[0] = "/no/such";
+	ok(sandbox_plan(SANDBOX_APPTAINER, &spec, env, &plan, &err) == -ENOENT, "%s", err.text);
+	ok(sandbox_plan(SANDBOX_BWRAP, &spec, env, &plan, &err) == -ENOENT, "%s", err.text);
+}
+
 static void
 judgements(const char *tmp)
 {
@@ -455,5 +519,6 @@ main(void)
 	freezing(tmp);
 	ends(tmp);
 	judgements(tmp);
+	plans(tmp);
 	return done_testing();
 }
