@@ -78,9 +78,11 @@ grow(int ready)
 
 	if (pid)
 		return pid;
-	if (fork() > 0 || fork() > 0)
+	pid_t first = fork();
+	pid_t second = fork();
+	if (first == 0 && second > 0)
 		fork();
-	else
+	else if (first == 0)
 		setsid();
 	if (write(ready, "x", 1) == 1)
 		for (;;)
