@@ -3,6 +3,7 @@
  *
  *   boxed [OPTION...] KIND DIR COMMAND...
  *     -i IMAGE   -n network   -b PATH[:DEST][:rw]   -m BYTES   -c (cgroup) or -p (poll)
+ *     -s MOUNT   show this mount
  *     -t N       run it N times and print the median time in ms
  *
  * DIR is a folder for scratch. Without -t it says "ok WORKSPACE" and then takes a line a time:
@@ -181,7 +182,7 @@ main(int argc, char **argv)
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	log_init("boxed", LOG_INFO);
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
-	while ((c = getopt(argc, argv, "+i:nb:m:cpt:")) != -1) {
+	while ((c = getopt(argc, argv, "+i:nb:m:cps:t:")) != -1) {
 		if (c == 'i')
 			spec.image = optarg;
 		else if (c == 'n')
@@ -194,6 +195,8 @@ main(int argc, char **argv)
 			ps.memory_by = MEMORY_CGROUP;
 		else if (c == 'p')
 			ps.memory_by = MEMORY_POLL;
+		else if (c == 's')
+			spec.mnt = optarg;
 		else if (c == 't')
 			times = (int)strtol(optarg, NULL, 10);
 		else
@@ -203,6 +206,7 @@ main(int argc, char **argv)
 	if (kind < 0 || times > TIMES_MAX)
 		return 2;
 	make_scratch(argv[optind + 1]);
+	spec.show_mount = spec.mnt;
 	spec.argv = argv + optind + 2;
 	spec.scratch = ps.scratch = scratch;
 	spec.state = state;
