@@ -27,7 +27,7 @@
 
 enum {
 	KILL_PAUSE_MS = 5,
-	KILL_ROUNDS = 2000, /* what hangs in the kernel for longer is left to it */
+	KILL_ROUNDS = 1000, /* what hangs in the kernel for longer is left to it */
 	POLL_MS = 200,	    /* of memory, where that is how it is limited */
 	LOOK_MS = 1000,	    /* where there is no limit: for the record alone */
 	AGAIN_MS = 20,	    /* for what has to be looked at again soon */
@@ -95,6 +95,17 @@ kill_descendants(void)
 	}
 	tree_free(&t);
 	return !left;
+}
+
+/* The end of an agent by force. If it hangs in the kernel the attempt ends without it. */
+static void
+kill_all(void)
+{
+	if (kill_descendants() || now.ended)
+		return;
+	log_warnx("processes of an agent hang in the kernel");
+	now.ended = true;
+	now.status = SIGKILL;
 }
 
 static void
@@ -311,7 +322,7 @@ look_at_memory(void)
 		now.end.peak_memory = u.rss;
 	if (g->poll_memory && u.rss > g->spec->memory) {
 		now.end.oom_polled = true;
-		kill_descendants();
+		kill_all();
 	}
 }
 
@@ -358,7 +369,7 @@ on_order(void)
 	case ORDER_KILL:
 		now.killed = true;
 		measure(&u);
-		kill_descendants();
+		kill_all();
 		break;
 	case ORDER_FREEZE:
 		answer = (char)freeze();
@@ -460,7 +471,7 @@ finish(void)
 	struct proc_end *end = &now.end;
 	char report[REPORT_SIZE] = "";
 
-	kill_descendants();
+	kill_descendants(); /* what it has left behind */
 	if (now.sandbox_fd >= 0) {
 		ssize_t n = read(now.sandbox_fd, report, sizeof(report) - 1);
 

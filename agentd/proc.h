@@ -58,7 +58,8 @@ proc_init(void);
 int
 proc_start(struct proc *p, const struct proc_spec *spec);
 
-/* SIGTERM, and SIGCONT behind it, to every process of the agent, but not to the sandbox's own. */
+/* SIGTERM, and SIGCONT behind it, to every process of the agent, but not to the sandbox's own.
+ * It thaws what was frozen. */
 void
 proc_term(const struct proc *p);
 /* SIGKILL to all of it, until there is none. */

@@ -140,7 +140,7 @@ ok "and nothing is left" wait_until 10 dead "$deep"
 wait "$agent"
 is $? 0 "agentd goes on and drains"
 is "$(state polite)" "done 2 " "and the next attempt is done, what it left behind is killed"
-is "$(pgrep -x -r R,S,D,T raser-guard | wc -l)" 0 "no guard is left"
+is "$(pgrep -cf "agentd --tier [a-z]* $M ")" 0 "no guard is left"
 
 # ---- a claim that is lost ----
 
