@@ -33,7 +33,7 @@ enum {
 	AGAIN_MS = 20,	    /* for what has to be looked at again soon */
 	THAW_AGAIN = 5,
 	NUDGE_ROUNDS = 4,
-	TOOL_MS = 5000,	    /* a sandbox's own program for signals */
+	TOOL_MS = 5000, /* a sandbox's own program for signals */
 	REPORT_SIZE = 4096,
 };
 
@@ -44,8 +44,8 @@ static struct {
 	struct tree frozen; /* whom we have stopped, parents first */
 	pid_t agent;	    /* its first process, or the sandbox's */
 	bool ended, killed;
-	bool term_open;	    /* SIGTERM has reached nobody yet */
-	int thaw_again;	    /* how often to look after those that were thawed */
+	bool term_open; /* SIGTERM has reached nobody yet */
+	int thaw_again; /* how often to look after those that were thawed */
 	int status;
 	int signal_fd, sandbox_fd;
 	int64_t next_look;
@@ -187,7 +187,8 @@ term(void)
 		}
 	} else if (tree_list(&now.tree, getpid()) == 0) {
 		for (size_t i = 0; i < now.tree.n; i++)
-			hit += is_agents(&now.tree.all[i]) && tree_signal(&now.tree.all[i], SIGTERM);
+			hit += is_agents(&now.tree.all[i]) &&
+			       tree_signal(&now.tree.all[i], SIGTERM);
 		for (size_t i = 0; i < now.tree.n; i++)
 			if (is_agents(&now.tree.all[i]))
 				tree_signal(&now.tree.all[i], SIGCONT);
@@ -223,8 +224,8 @@ look_thawed(void)
 	for (size_t i = now.frozen.n; i-- > 0;) {
 		struct tree_process look;
 
-		if (tree_look(now.frozen.all[i].pid, &look) && look.start == now.frozen.all[i].start &&
-		    look.state == 'T')
+		if (tree_look(now.frozen.all[i].pid, &look) &&
+		    look.start == now.frozen.all[i].start && look.state == 'T')
 			tree_signal(&look, SIGCONT);
 	}
 	if (--now.thaw_again == 0)

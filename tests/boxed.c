@@ -29,8 +29,8 @@
 
 enum { TIMES_MAX = 100, BINDS_MAX = 8 };
 
-static char scratch[PATH_MAX], state[PATH_MAX], task[PATH_MAX], control[PATH_MAX], results[PATH_MAX],
-	output[PATH_MAX];
+static char scratch[PATH_MAX], state[PATH_MAX], task[PATH_MAX], control[PATH_MAX],
+	results[PATH_MAX], output[PATH_MAX];
 static int output_fd;
 
 static void
@@ -44,7 +44,8 @@ static void
 path_in(char *path, const char *dir, const char *name, bool folder)
 {
 	snprintf(path, PATH_MAX, "%.4000s/%s", dir, name);
-	if (folder ? mkdir(path, 0700) < 0 : close(open(path, O_CREAT | O_RDWR | O_APPEND, 0600)) < 0)
+	if (folder ? mkdir(path, 0700) < 0
+		   : close(open(path, O_CREAT | O_RDWR | O_APPEND, 0600)) < 0)
 		die(path);
 }
 
@@ -119,7 +120,8 @@ tell_end(struct proc *p)
 	struct proc_end e;
 
 	proc_finish(p, &e);
-	printf("status=%d signal=%d oom=%d polled=%d kills=%d own=%d ours=%d failed=%d peak=%lld cpu=%lld by=%s why=%s\n",
+	printf("status=%d signal=%d oom=%d polled=%d kills=%d own=%d ours=%d failed=%d peak=%lld "
+	       "cpu=%lld by=%s why=%s\n",
 	       e.status >= 0 && WIFEXITED(e.status) ? WEXITSTATUS(e.status) : -1,
 	       e.status >= 0 && WIFSIGNALED(e.status) ? WTERMSIG(e.status) : 0, e.oom, e.oom_polled,
 	       e.oom_kills, e.oom_own, e.killed_by_us, e.sandbox_failed, (long long)e.peak_memory,

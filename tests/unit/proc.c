@@ -110,8 +110,8 @@ trees(void)
 			break;
 		got += (int)n;
 	}
-	ok(tree_list(&t, getpid()) == 0 && t.n == 5, "five descendants, one of them in another session (%d)",
-	   (int)t.n);
+	ok(tree_list(&t, getpid()) == 0 && t.n == 5,
+	   "five descendants, one of them in another session (%d)", (int)t.n);
 	ok(t.n && t.all[0].pid == top && t.all[0].parent == getpid(), "the child comes first");
 	bool good = true;
 	for (size_t i = 1; i < t.n; i++) {
@@ -167,7 +167,9 @@ version1(const char *tmp)
 {
 	const char *root = subdir(tmp, "v1");
 	const char *job = at(root, "memory/slurm/job_7");
-	const struct memory_roots roots = { .cgroup = root, .vmstat = at(tmp, "vmstat"), .pid = getpid(),
+	const struct memory_roots roots = { .cgroup = root,
+					    .vmstat = at(tmp, "vmstat"),
+					    .pid = getpid(),
 					    .self = "11:freezer:/slurm/job_7\n5:cpu,cpuacct:/\n"
 						    "4:memory:/slurm/job_7\n0::/\n" };
 	struct cgroup cg;
@@ -176,8 +178,8 @@ version1(const char *tmp)
 	char text[64];
 
 	ok(!cgroup_find(&roots, &cg), "v1: nothing is mounted");
-	ok(cgroup_make(&roots, 1000, &own, &err) == -ENOENT && own.version == 0, "nothing is made: %s",
-	   err.text);
+	ok(cgroup_make(&roots, 1000, &own, &err) == -ENOENT && own.version == 0,
+	   "nothing is made: %s", err.text);
 	subdir(root, "memory");
 	subdir(root, "memory/slurm");
 	subdir(root, "memory/slurm/job_7");
@@ -196,7 +198,8 @@ version1(const char *tmp)
 	ok(memory_oom_kills(&roots) == -1, "and without that nothing is known");
 
 	/* no file of a cgroup can be there beforehand: its limit cannot be set */
-	ok(cgroup_make(&roots, 1000, &own, &err) == -ENOENT && own.version == 0, "no limit: %s", err.text);
+	ok(cgroup_make(&roots, 1000, &own, &err) == -ENOENT && own.version == 0, "no limit: %s",
+	   err.text);
 	snprintf(own.path, sizeof(own.path), "%s/raser.x", job);
 	own.version = 1;
 	mkdir(own.path, 0755);
@@ -213,7 +216,9 @@ static void
 version2(const char *tmp)
 {
 	const char *root = subdir(tmp, "v2");
-	const struct memory_roots roots = { .cgroup = root, .vmstat = at(tmp, "vmstat"), .pid = 0,
+	const struct memory_roots roots = { .cgroup = root,
+					    .vmstat = at(tmp, "vmstat"),
+					    .pid = 0,
 					    .self = "0::/user.slice/job\n" };
 	struct cgroup cg;
 	struct cgroup own;
@@ -224,8 +229,10 @@ version2(const char *tmp)
 	const char *job = subdir(root, "user.slice/job");
 	put(at(job, "cgroup.controllers"), "cpu memory pids\n");
 	put(at(job, "cgroup.procs"), "");
-	ok(cgroup_find(&roots, &cg) && cg.version == 2 && !strcmp(cg.path, job), "v2: ours is found");
-	ok(cgroup_make(&roots, 1000, &own, &err) == -ENOENT, "no subtree_control, no child: %s", err.text);
+	ok(cgroup_find(&roots, &cg) && cg.version == 2 && !strcmp(cg.path, job),
+	   "v2: ours is found");
+	ok(cgroup_make(&roots, 1000, &own, &err) == -ENOENT, "no subtree_control, no child: %s",
+	   err.text);
 	put(at(job, "cgroup.subtree_control"), "");
 	cgroup_make(&roots, 1000, &own, &err);
 	get(at(job, "cgroup.subtree_control"), text, sizeof(text));
@@ -234,7 +241,8 @@ version2(const char *tmp)
 	cgroup_make(&roots, 1000, &own, &err);
 	get(at(job, "cgroup.subtree_control"), text, sizeof(text));
 	ok(!strcmp(text, "cpu memory"), "and not where it is there");
-	put(at(job, "memory.events"), "low 0\nhigh 0\nmax 8\noom 1\noom_kill 2\noom_group_kill 0\n");
+	put(at(job, "memory.events"),
+	    "low 0\nhigh 0\nmax 8\noom 1\noom_kill 2\noom_group_kill 0\n");
 	ok(memory_oom_kills(&roots) == 2, "its counter counts");
 	put(at(job, "memory.peak"), "4096\n");
 	ok(cgroup_peak(&cg) == 4096, "its peak is read");
@@ -246,10 +254,10 @@ version2(const char *tmp)
 	char mine[128];
 	stat("/proc/self/ns/pid", &ns);
 	tree_look(getpid(), &me);
-	snprintf(dead, sizeof(dead), "raser.%llu.%d.%llu.0", (unsigned long long)ns.st_ino, (int)getpid(),
-		 (unsigned long long)me.start + 1);
-	snprintf(mine, sizeof(mine), "raser.%llu.%d.%llu.0", (unsigned long long)ns.st_ino, (int)getpid(),
-		 (unsigned long long)me.start);
+	snprintf(dead, sizeof(dead), "raser.%llu.%d.%llu.0", (unsigned long long)ns.st_ino,
+		 (int)getpid(), (unsigned long long)me.start + 1);
+	snprintf(mine, sizeof(mine), "raser.%llu.%d.%llu.0", (unsigned long long)ns.st_ino,
+		 (int)getpid(), (unsigned long long)me.start);
 	const char *gone = subdir(job, dead);
 	const char *kept = subdir(job, mine);
 	const char *foreign = subdir(job, "raser.1.1.1.0");
@@ -285,7 +293,9 @@ run(struct running *r, const char *tmp, const char *name, const char *script)
 	put(r->output, "");
 	if (sandbox_plan(SANDBOX_NONE, &box, NULL, &r->plan, NULL))
 		exit(1);
-	r->spec = (struct proc_spec){ .plan = &r->plan, .scratch = r->scratch, .stdin_path = "/dev/null" };
+	r->spec = (struct proc_spec){ .plan = &r->plan,
+				      .scratch = r->scratch,
+				      .stdin_path = "/dev/null" };
 	r->spec.output_fd = open(r->output, O_RDWR | O_APPEND | O_CLOEXEC);
 	if (proc_start(&r->proc, &r->spec))
 		exit(1);
@@ -359,7 +369,8 @@ freezing(const char *tmp)
 	end(&r, &e);
 	ok(e.killed_by_us && WIFSIGNALED(e.status) && WTERMSIG(e.status) == SIGKILL && !e.oom,
 	   "a frozen tree can be killed");
-	ok(e.cpu_ms > 0 && e.peak_rss > 0 && e.peak_memory >= e.peak_rss && !strcmp(e.memory_by, "none"),
+	ok(e.cpu_ms > 0 && e.peak_rss > 0 && e.peak_memory >= e.peak_rss &&
+		   !strcmp(e.memory_by, "none"),
 	   "its use is in the report");
 }
 
@@ -437,9 +448,16 @@ plans(const char *tmp)
 	const char *dir = subdir(tmp, "plans");
 	const char *run_dir = subdir(dir, "run");
 	const char *scratch = subdir(dir, "scratch");
-	struct sandbox_spec spec = { .argv = argv, .scratch = scratch, .state = at(scratch, "state"),
-				     .run = run_dir, .task_file = "/etc/passwd", .control = "/etc/passwd",
-				     .results = "/etc", .image = tmp, .binds = binds, .pass = pass };
+	struct sandbox_spec spec = { .argv = argv,
+				     .scratch = scratch,
+				     .state = at(scratch, "state"),
+				     .run = run_dir,
+				     .task_file = "/etc/passwd",
+				     .control = "/etc/passwd",
+				     .results = "/etc",
+				     .image = tmp,
+				     .binds = binds,
+				     .pass = pass };
 	struct sandbox_plan plan;
 	struct err err;
 	char program[PATH_MAX];
@@ -463,11 +481,13 @@ plans(const char *tmp)
 	   "and no others");
 	sandbox_plan_free(&plan);
 	spec.network = true;
-	ok(sandbox_plan(SANDBOX_APPTAINER, &spec, env, &plan, &err) == 0 && !has(plan.argv, "--net"),
+	ok(sandbox_plan(SANDBOX_APPTAINER, &spec, env, &plan, &err) == 0 &&
+		   !has(plan.argv, "--net"),
 	   "with network");
 	sandbox_plan_free(&plan);
 	spec.image = NULL;
-	ok(sandbox_plan(SANDBOX_APPTAINER, &spec, env, &plan, &err) == -EINVAL, "no image: %s", err.text);
+	ok(sandbox_plan(SANDBOX_APPTAINER, &spec, env, &plan, &err) == -EINVAL, "no image: %s",
+	   err.text);
 	spec.image = tmp;
 	binds[0] = run_dir;
 	ok(sandbox_plan(SANDBOX_APPTAINER, &spec, env, &plan, &err) == -EINVAL, "%s", err.text);
@@ -489,19 +509,24 @@ judgements(const char *tmp)
 	judged(SANDBOX_BWRAP, 1, done, "x\nbwrap: y\n", "", false, 1 << 8, "", tmp);
 	judged(SANDBOX_BWRAP, 139, done, "", "", false, 11, "", tmp);
 	judged(SANDBOX_BWRAP, 255, done, "", "", false, 255 << 8, "", tmp);
-	judged(SANDBOX_BWRAP, 1, "{ \"child-pid\": 5 }\n", "bwrap: No permissions to create new namespace\n",
-	       "", true, 0, "sandbox bwrap: bwrap: No permissions to create new namespace", tmp);
+	judged(SANDBOX_BWRAP, 1, "{ \"child-pid\": 5 }\n",
+	       "bwrap: No permissions to create new namespace\n", "", true, 0,
+	       "sandbox bwrap: bwrap: No permissions to create new namespace", tmp);
 	judged(SANDBOX_BWRAP, 1, done, "bwrap: execvp /x: No such file or directory\n", "", true, 0,
 	       "sandbox bwrap: bwrap: execvp /x: No such file or directory", tmp);
 	judged(SANDBOX_APPTAINER, 255, "", "said\nFATAL:   no image\n", "", true, 0,
 	       "sandbox apptainer: FATAL:   no image", tmp);
-	judged(SANDBOX_APPTAINER, 255, "", "FATAL:   no image\nsaid\n", "", false, 255 << 8, "", tmp);
-	judged(SANDBOX_APPTAINER, 1, "", "Error for command \"exec\": unknown flag: --x\n\nOptions:\n\n"
-					 "Run 'apptainer --help' for more detailed usage information.\n",
-	       "", true, 0, "sandbox apptainer: Error for command \"exec\": unknown flag: --x", tmp);
+	judged(SANDBOX_APPTAINER, 255, "", "FATAL:   no image\nsaid\n", "", false, 255 << 8, "",
+	       tmp);
+	judged(SANDBOX_APPTAINER, 1, "",
+	       "Error for command \"exec\": unknown flag: --x\n\nOptions:\n\n"
+	       "Run 'apptainer --help' for more detailed usage information.\n",
+	       "", true, 0, "sandbox apptainer: Error for command \"exec\": unknown flag: --x",
+	       tmp);
 	judged(SANDBOX_APPTAINER, 137, "", "", "", false, 9, "", tmp);
 	judged(SANDBOX_GVISOR, 128, "", "", "", false, 128 << 8, "", tmp);
-	judged(SANDBOX_GVISOR, 128, "", "", "{\"msg\":\"no \\\"x\\\"\",\"level\":\"error\",\"time\":\"t\"}", true, 0,
+	judged(SANDBOX_GVISOR, 128, "", "",
+	       "{\"msg\":\"no \\\"x\\\"\",\"level\":\"error\",\"time\":\"t\"}", true, 0,
 	       "sandbox gvisor: no \"x\"", tmp);
 	judged(SANDBOX_GVISOR, 143, "", "", "", false, 15, "", tmp);
 }
