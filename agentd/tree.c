@@ -128,12 +128,13 @@ walk_one(struct tree *t, pid_t pid)
 	return rc == -ENOMEM ? rc : 0;
 }
 
-/* Where the kernel does not list children: look at everybody's parent, round after round. */
-static int
-scan(struct tree *t, pid_t root)
+int
+tree_scan(struct tree *t, pid_t root)
 {
 	struct tree all = { 0 };
 	int rc = 0;
+
+	t->n = 0;
 	DIR *d = opendir("/proc");
 
 	if (!d)
@@ -166,7 +167,7 @@ tree_list(struct tree *t, pid_t root)
 
 	t->n = 0;
 	if (access("/proc/thread-self/children", R_OK) < 0)
-		return scan(t, root);
+		return tree_scan(t, root);
 	rc = walk_one(t, root);
 	for (size_t i = 0; !rc && i < t->n; i++)
 		rc = walk_one(t, t->all[i].pid);

@@ -492,6 +492,7 @@ while True:
     c.sendall(b"reached\n")
     c.close()' "$scratch/port" &
 	extra_pids+=($!)
+	# shellcheck disable=SC2034 # the tests use it
 	wait_until 20 test -s "$scratch/port" && port=$(cat "$scratch/port")
 }
 

@@ -113,6 +113,19 @@ trees(void)
 	ok(tree_list(&t, getpid()) == 0 && t.n == 5,
 	   "five descendants, one of them in another session (%d)", (int)t.n);
 	ok(t.n && t.all[0].pid == top && t.all[0].parent == getpid(), "the child comes first");
+	struct tree scanned = { 0 };
+	tree_scan(&scanned, getpid());
+	bool same = scanned.n == t.n;
+	for (size_t i = 0; i < scanned.n; i++) {
+		bool found = false;
+
+		for (size_t k = 0; k < t.n; k++)
+			found |= t.all[k].pid == scanned.all[i].pid &&
+				 t.all[k].start == scanned.all[i].start;
+		same &= found;
+	}
+	ok(same, "a look at all processes finds the same");
+	tree_free(&scanned);
 	bool good = true;
 	for (size_t i = 1; i < t.n; i++) {
 		bool found = false;
