@@ -36,9 +36,15 @@ add_mount(struct words *w, const char *from, const char *at, bool rw)
 static void
 add_front_env(struct words *w)
 {
-	static const char *const names[] = { "PATH", "HOME", "USER", "LOGNAME", "TMPDIR",
-					     "XDG_RUNTIME_DIR", "APPTAINER_CACHEDIR",
-					     "APPTAINER_TMPDIR", "APPTAINER_CONFIGDIR" };
+	static const char *const names[] = { "PATH",
+					     "HOME",
+					     "USER",
+					     "LOGNAME",
+					     "TMPDIR",
+					     "XDG_RUNTIME_DIR",
+					     "APPTAINER_CACHEDIR",
+					     "APPTAINER_TMPDIR",
+					     "APPTAINER_CONFIGDIR" };
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
 		const char *value = getenv(names[i]);
@@ -61,7 +67,8 @@ apptainer_plan(const struct sandbox_spec *spec, char *const *env, const char *pr
 		return err_set(err, -EINVAL, "sandbox apptainer: it needs an image");
 	/* these two options have no quoting */
 	if (strpbrk(spec->state, ":,") || strpbrk(spec->scratch, ":,"))
-		return err_set(err, -EINVAL, "sandbox apptainer: %s: no colon or comma may be in it",
+		return err_set(err, -EINVAL,
+			       "sandbox apptainer: %s: no colon or comma may be in it",
 			       spec->scratch);
 	rc = layout_make(&l, spec, false, err);
 	if (rc)

@@ -43,6 +43,36 @@ layout_make(struct layout *l, const struct sandbox_spec *spec, bool whole, struc
 void
 layout_free(struct layout *l);
 
+/* ---- layout.c and root.c among themselves ---- */
+
+void
+bind_add(struct layout *l, const char *from, const char *at, bool rw, bool own);
+
+/* What covers a path as seen inside: the last of the first n that does, or NULL. */
+const struct bind *
+bind_cover(const struct layout *l, size_t n, const char *at);
+
+/* Is it the folder itself or below it? What of it is left behind such a folder? */
+bool
+path_below(const char *path, const char *dir);
+const char *
+path_rest(const char *path, const char *dir);
+/* A top folder of the host that may be seen, or something in one. */
+bool
+path_is_system(const char *path);
+bool
+path_is_dir(const char *path);
+
+/* Fill the root folder, and add what of the host or the image is bound in it. */
+int
+root_lay(struct layout *l, const struct sandbox_spec *spec, const struct layout *wanted,
+	 struct err *err);
+/* Make the mount points of all binds. */
+int
+root_points(const struct layout *l, bool whole, struct err *err);
+
+/* ---- all kinds ---- */
+
 /* The inside paths, the same in every real sandbox. */
 #define BOX_WORK "/raser/work"
 #define BOX_HOME "/raser/home"

@@ -78,7 +78,7 @@ agent_exec(const struct guard *g, int fd, int sandbox_report)
 	sandbox_report = fcntl(sandbox_report, F_DUPFD_CLOEXEC, SANDBOX_REPORT_FD + 1);
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
-	signal(SIGPIPE, SIG_DFL); /* agentd ignores it */
+	signal(SIGPIPE, SIG_DFL);	  /* agentd ignores it */
 	prctl(PR_SET_PDEATHSIG, SIGKILL); /* should the guard be killed as well */
 	setsid();
 	setrlimit(RLIMIT_CORE, &no_core);

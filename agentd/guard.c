@@ -27,13 +27,13 @@
 
 enum {
 	KILL_PAUSE_MS = 5,
-	KILL_ROUNDS = 2000, /* what hangs in the kernel for longer is left to it */
+	KILL_ROUNDS = 1000, /* what hangs in the kernel for longer is left to it */
 	POLL_MS = 200,	    /* of memory, where that is how it is limited */
 	LOOK_MS = 1000,	    /* where there is no limit: for the record alone */
 	AGAIN_MS = 20,	    /* for what has to be looked at again soon */
 	THAW_AGAIN = 5,
 	NUDGE_ROUNDS = 4,
-	TOOL_MS = 5000,	    /* a sandbox's own program for signals */
+	TOOL_MS = 5000, /* a sandbox's own program for signals */
 	REPORT_SIZE = 4096,
 };
 
@@ -44,8 +44,8 @@ static struct {
 	struct tree frozen; /* whom we have stopped, parents first */
 	pid_t agent;	    /* its first process, or the sandbox's */
 	bool ended, killed;
-	bool term_open;	    /* SIGTERM has reached nobody yet */
-	int thaw_again;	    /* how often to look after those that were thawed */
+	bool term_open; /* SIGTERM has reached nobody yet */
+	int thaw_again; /* how often to look after those that were thawed */
 	int status;
 	int signal_fd, sandbox_fd;
 	int64_t next_look;
@@ -95,6 +95,17 @@ kill_descendants(void)
 	}
 	tree_free(&t);
 	return !left;
+}
+
+/* The end of an agent by force. If it hangs in the kernel the attempt ends without it. */
+static void
+kill_all(void)
+{
+	if (kill_descendants() || now.ended)
+		return;
+	log_warnx("processes of an agent hang in the kernel");
+	now.ended = true;
+	now.status = SIGKILL;
 }
 
 static void
@@ -176,7 +187,8 @@ term(void)
 		}
 	} else if (tree_list(&now.tree, getpid()) == 0) {
 		for (size_t i = 0; i < now.tree.n; i++)
-			hit += is_agents(&now.tree.all[i]) && tree_signal(&now.tree.all[i], SIGTERM);
+			hit += is_agents(&now.tree.all[i]) &&
+			       tree_signal(&now.tree.all[i], SIGTERM);
 		for (size_t i = 0; i < now.tree.n; i++)
 			if (is_agents(&now.tree.all[i]))
 				tree_signal(&now.tree.all[i], SIGCONT);
@@ -212,8 +224,8 @@ look_thawed(void)
 	for (size_t i = now.frozen.n; i-- > 0;) {
 		struct tree_process look;
 
-		if (tree_look(now.frozen.all[i].pid, &look) && look.start == now.frozen.all[i].start &&
-		    look.state == 'T')
+		if (tree_look(now.frozen.all[i].pid, &look) &&
+		    look.start == now.frozen.all[i].start && look.state == 'T')
 			tree_signal(&look, SIGCONT);
 	}
 	if (--now.thaw_again == 0)
@@ -311,7 +323,7 @@ look_at_memory(void)
 		now.end.peak_memory = u.rss;
 	if (g->poll_memory && u.rss > g->spec->memory) {
 		now.end.oom_polled = true;
-		kill_descendants();
+		kill_all();
 	}
 }
 
@@ -358,7 +370,7 @@ on_order(void)
 	case ORDER_KILL:
 		now.killed = true;
 		measure(&u);
-		kill_descendants();
+		kill_all();
 		break;
 	case ORDER_FREEZE:
 		answer = (char)freeze();
@@ -460,7 +472,7 @@ finish(void)
 	struct proc_end *end = &now.end;
 	char report[REPORT_SIZE] = "";
 
-	kill_descendants();
+	kill_descendants(); /* what it has left behind */
 	if (now.sandbox_fd >= 0) {
 		ssize_t n = read(now.sandbox_fd, report, sizeof(report) - 1);
 

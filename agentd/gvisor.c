@@ -23,8 +23,8 @@
 static json_t *
 mount_entry(const char *at, const char *type, const char *from, bool rw)
 {
-	return json_pack("{s:s, s:s, s:s, s:[s, s]}", "destination", at, "type", type, "source", from,
-			 "options", "rbind", rw ? "rw" : "ro");
+	return json_pack("{s:s, s:s, s:s, s:[s, s]}", "destination", at, "type", type, "source",
+			 from, "options", "rbind", rw ? "rw" : "ro");
 }
 
 static json_t *
@@ -40,10 +40,11 @@ text_list(char *const *list)
 static json_t *
 process(const struct sandbox_spec *spec, char *const *env)
 {
-	return json_pack("{s:{s:i, s:i}, s:o, s:o, s:s, s:b, s:b, s:{s:[], s:[], s:[], s:[], s:[]}}",
-			 "user", "uid", 0, "gid", 0, "args", text_list(spec->argv), "env", text_list(env),
-			 "cwd", BOX_WORK, "noNewPrivileges", 1, "terminal", 0, "capabilities", "bounding",
-			 "effective", "inheritable", "permitted", "ambient");
+	return json_pack(
+		"{s:{s:i, s:i}, s:o, s:o, s:s, s:b, s:b, s:{s:[], s:[], s:[], s:[], s:[]}}", "user",
+		"uid", 0, "gid", 0, "args", text_list(spec->argv), "env", text_list(env), "cwd",
+		BOX_WORK, "noNewPrivileges", 1, "terminal", 0, "capabilities", "bounding",
+		"effective", "inheritable", "permitted", "ambient");
 }
 
 /* Write box/config.json, an OCI runtime configuration. */
@@ -60,10 +61,11 @@ write_config(const struct layout *l, const struct sandbox_spec *spec, char *cons
 	for (size_t i = 0; i < l->n; i++)
 		json_array_append_new(mounts, mount_entry(l->binds[i].at, "bind", l->binds[i].from,
 							  l->binds[i].rw));
-	json_t *c = json_pack("{s:s, s:o, s:{s:s, s:b}, s:s, s:o, s:{s:[{s:s}, {s:s}, {s:s}, {s:s}]}}",
-			      "ociVersion", "1.0.0", "process", process(spec, env), "root", "path",
-			      l->root, "readonly", 1, "hostname", host, "mounts", mounts, "linux",
-			      "namespaces", "type", "pid", "type", "mount", "type", "ipc", "type", "uts");
+	json_t *c = json_pack(
+		"{s:s, s:o, s:{s:s, s:b}, s:s, s:o, s:{s:[{s:s}, {s:s}, {s:s}, {s:s}]}}",
+		"ociVersion", "1.0.0", "process", process(spec, env), "root", "path", l->root,
+		"readonly", 1, "hostname", host, "mounts", mounts, "linux", "namespaces", "type",
+		"pid", "type", "mount", "type", "ipc", "type", "uts");
 	if (!c)
 		return -EINVAL; /* a path or a variable is no UTF-8 */
 	snprintf(path, sizeof(path), "%s/config.json", l->box);
@@ -95,7 +97,7 @@ add_options(struct words *w, const struct sandbox_spec *spec, const struct layou
 	words_add(w, "--rootless");
 	words_add(w, "--platform=ptrace");
 	words_add(w, "--network=%s", spec->network ? "host" : "none");
-	words_add(w, "--ignore-cgroups"); /* the limit is around all of it */
+	words_add(w, "--ignore-cgroups");	     /* the limit is around all of it */
 	words_add(w, "--file-access-mounts=shared"); /* what is written is seen outside at once */
 	words_add(w, "--root=%s/runsc", l->box);
 	words_add(w, "--log=%s/runsc.log", l->box);

@@ -11,18 +11,15 @@
 
 #include "tree.h"
 
-#include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <pwd.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { SECRETS = 8, DEPTH = 64 };
+enum { SECRETS = 8 };
 
 /* What is being made. */
 struct making {
@@ -34,14 +31,13 @@ struct making {
 	int secrets, homes; /* the first of them are homes */
 	char run[PATH_MAX];
 	int masks;
-	struct words deep; /* folders of the root that are laid out entry by entry */
 };
 
 /* ---- paths ---- */
 
 /* Is it the folder itself or below it? */
-static bool
-below(const char *path, const char *dir)
+bool
+path_below(const char *path, const char *dir)
 {
 	size_t len = strlen(dir);
 
@@ -53,8 +49,8 @@ below(const char *path, const char *dir)
 }
 
 /* What of a path is left behind a folder that it is below: empty, or it begins with a slash. */
-static const char *
-rest(const char *path, const char *dir)
+const char *
+path_rest(const char *path, const char *dir)
 {
 	return strcmp(dir, "/") ? path + strlen(dir) : path;
 }
@@ -66,18 +62,19 @@ is_plain(const char *path)
 	if (path[0] != '/')
 		return false;
 	for (const char *p = path; *p; p++)
-		if (p[0] == '/' && (p[1] == '/' || (p[1] == '.' && (!p[2] || p[2] == '/' ||
-								   (p[2] == '.' && (!p[3] || p[3] == '/'))))))
+		if (p[0] == '/' &&
+		    (p[1] == '/' || (p[1] == '.' && (!p[2] || p[2] == '/' ||
+						     (p[2] == '.' && (!p[3] || p[3] == '/'))))))
 			return false;
 	return true;
 }
 
 /* A top folder of the host that may be seen, or something in one. */
-static bool
-is_system(const char *path)
+bool
+path_is_system(const char *path)
 {
-	static const char *const folders[] = { "usr", "bin", "sbin", "etc", "opt", "lib", "lib32",
-					       "lib64", "libx32" };
+	static const char *const folders[] = { "usr", "bin",   "sbin",	"etc",	 "opt",
+					       "lib", "lib32", "lib64", "libx32" };
 	size_t len = path[0] == '/' ? strcspn(path + 1, "/") : 0;
 
 	for (size_t i = 0; i < sizeof(folders) / sizeof(folders[0]); i++)
@@ -92,8 +89,8 @@ box_has_image(const struct sandbox_spec *spec)
 	return spec->image && *spec->image;
 }
 
-static bool
-is_dir(const char *path)
+bool
+path_is_dir(const char *path)
 {
 	struct stat st;
 
@@ -102,7 +99,7 @@ is_dir(const char *path)
 
 /* ---- lists ---- */
 
-static void
+void
 bind_add(struct layout *l, const char *from, const char *at, bool rw, bool own)
 {
 	if (l->n == l->room) {
@@ -134,11 +131,11 @@ layout_free(struct layout *l)
 }
 
 /* What covers a path as seen inside: the last of the first n that does, or NULL. */
-static const struct bind *
-cover(const struct layout *l, size_t n, const char *at)
+const struct bind *
+bind_cover(const struct layout *l, size_t n, const char *at)
 {
 	while (n--)
-		if (l->binds[n].at && below(at, l->binds[n].at))
+		if (l->binds[n].at && path_below(at, l->binds[n].at))
 			return &l->binds[n];
 	return NULL;
 }
@@ -147,11 +144,11 @@ cover(const struct layout *l, size_t n, const char *at)
 static bool
 is_visible(const struct making *m, const char *path)
 {
-	const struct bind *b = cover(&m->wanted, m->wanted.n, path);
+	const struct bind *b = bind_cover(&m->wanted, m->wanted.n, path);
 
 	if (b)
 		return !b->own && !strcmp(b->from, b->at);
-	return !box_has_image(m->spec) && is_system(path);
+	return !box_has_image(m->spec) && path_is_system(path);
 }
 
 static void
@@ -203,10 +200,11 @@ is_broad(const struct making *m, const char *path)
 
 	if (!realpath(path, dir))
 		return true;
-	if (!strcmp(dir, "/") || !strcmp(dir, "/tmp") || !strcmp(dir, "/var/tmp") || below(dir, m->run))
+	if (!strcmp(dir, "/") || !strcmp(dir, "/tmp") || !strcmp(dir, "/var/tmp") ||
+	    path_below(dir, m->run))
 		return true;
 	for (int i = 0; i < m->secrets; i++)
-		if (i < m->homes ? below(m->secret[i], dir) : !strcmp(m->secret[i], dir))
+		if (i < m->homes ? path_below(m->secret[i], dir) : !strcmp(m->secret[i], dir))
 			return true;
 	return false;
 }
@@ -217,7 +215,7 @@ static void
 mask(struct making *m, const char *at)
 {
 	char path[PATH_MAX];
-	const struct bind *b = cover(&m->wanted, m->wanted.n, at);
+	const struct bind *b = bind_cover(&m->wanted, m->wanted.n, at);
 
 	if (b && b->own)
 		return; /* it lies in an empty folder already */
@@ -234,9 +232,10 @@ mask_below(struct making *m, const char *from, const char *at)
 	char path[2 * PATH_MAX];
 
 	for (int i = 0; i < m->secrets; i++) {
-		if (!below(m->secret[i], from) || !strcmp(m->secret[i], from))
+		if (!path_below(m->secret[i], from) || !strcmp(m->secret[i], from))
 			continue;
-		snprintf(path, sizeof(path), "%s%s", strcmp(at, "/") ? at : "", rest(m->secret[i], from));
+		snprintf(path, sizeof(path), "%s%s", strcmp(at, "/") ? at : "",
+			 path_rest(m->secret[i], from));
 		mask(m, path);
 	}
 }
@@ -264,17 +263,19 @@ user_bind(struct making *m, const char *text, bool in_home)
 	if (mode && !strcmp(mode, "rw"))
 		rw = true;
 	else if (mode && strcmp(mode, "ro") != 0)
-		return err_set(m->err, -EINVAL, "binds: %s: only ro or rw may stand at the end", text);
+		return err_set(m->err, -EINVAL, "binds: %s: only ro or rw may stand at the end",
+			       text);
 	if (!at || !*at)
 		at = copy;
 	if (!is_plain(copy) || !is_plain(at) || !strcmp(at, "/"))
-		return err_set(m->err, -EINVAL, "binds: %s: absolute paths without . and .. are taken", text);
+		return err_set(m->err, -EINVAL,
+			       "binds: %s: absolute paths without . and .. are taken", text);
 	if (!realpath(copy, from))
 		return err_set(m->err, -errno, "binds: %s: %s", copy, strerror(errno));
-	if (below(from, m->run) || (m->run[0] && !strcmp(from, "/")))
+	if (path_below(from, m->run) || (m->run[0] && !strcmp(from, "/")))
 		return err_set(m->err, -EINVAL, "binds: %s would show the run directory", text);
 	for (int i = 0; i < m->homes; i++)
-		inside |= below(from, m->secret[i]);
+		inside |= path_below(from, m->secret[i]);
 	if (inside != in_home)
 		return 0;
 	bind_add(&m->wanted, from, at, rw, false);
@@ -291,15 +292,15 @@ add_path(struct making *m, const char *path)
 	char file[2 * PATH_MAX];
 	struct stat st;
 
-	if (below(path, "/proc") || below(path, "/sys") ||
-	    (below(path, "/dev") && !below(path, "/dev/shm")) || !is_plain(path))
+	if (path_below(path, "/proc") || path_below(path, "/sys") ||
+	    (path_below(path, "/dev") && !path_below(path, "/dev/shm")) || !is_plain(path))
 		return;
 	if (box_has_image(m->spec)) {
 		snprintf(file, sizeof(file), "%s%s", m->spec->image, path);
-		if ((is_system(path) && !below(path, "/opt")) || access(file, F_OK) == 0)
+		if ((path_is_system(path) && !path_below(path, "/opt")) || access(file, F_OK) == 0)
 			return; /* the image's own is meant */
 	}
-	if (!m->spec->show_mount && m->spec->mnt && below(path, m->spec->mnt))
+	if (!m->spec->show_mount && m->spec->mnt && path_below(path, m->spec->mnt))
 		return;
 	if (stat(path, &st) < 0 || is_visible(m, path))
 		return;
@@ -337,169 +338,6 @@ add_program(struct making *m)
 	}
 }
 
-/* ---- the root ---- */
-
-/* A folder in which something must be bound that it does not have is laid out, as are those
- * above it. */
-static void
-find_deep(struct making *m, const char *root, const char *at)
-{
-	char path[2 * PATH_MAX];
-	struct stat st;
-
-	for (const char *slash = strchr(at + 1, '/');; slash = strchr(slash + 1, '/')) {
-		int len = slash ? (int)(slash - at) : (int)strlen(at);
-
-		if (!strcmp(root, "/") && !is_system(at))
-			return;
-		snprintf(path, sizeof(path), "%s%.*s", strcmp(root, "/") ? root : "", len, at);
-		bool there = lstat(path, &st) == 0;
-		if (there && S_ISLNK(st.st_mode) && slash)
-			return;
-		if (!there || S_ISLNK(st.st_mode)) {
-			for (const char *up = strchr(at + 1, '/'); up && up <= at + len - 1;
-			     up = strchr(up + 1, '/'))
-				words_add(&m->deep, "%.*s", (int)(up - at), at);
-			return;
-		}
-		if (!slash || !S_ISDIR(st.st_mode))
-			return;
-	}
-}
-
-static bool
-is_listed(const struct words *w, const char *text)
-{
-	for (size_t i = 0; i < w->n; i++)
-		if (!strcmp(w->list[i], text))
-			return true;
-	return false;
-}
-
-static bool
-is_wanted(const struct making *m, const char *at)
-{
-	for (size_t i = 0; i < m->wanted.n; i++)
-		if (!strcmp(m->wanted.binds[i].at, at))
-			return true;
-	return false;
-}
-
-/* Lay out one folder of the root: at is empty for the root itself. */
-static int
-lay(struct making *m, const char *root, const char *at, int depth)
-{
-	static const char *const private[] = { "/proc", "/dev", "/sys", "/tmp", "/run" };
-	char path[2 * PATH_MAX];
-	char inside[PATH_MAX];
-	char ours[2 * PATH_MAX];
-	int rc = 0;
-
-	snprintf(path, sizeof(path), "%s%s/", root, at);
-	DIR *d = opendir(path);
-	if (!d)
-		return err_set(m->err, -errno, "%s: %s", path, strerror(errno));
-	for (const struct dirent *e; !rc && depth < DEPTH && (e = readdir(d));) {
-		struct stat st;
-		bool skip = !strcmp(e->d_name, ".") || !strcmp(e->d_name, "..");
-
-		snprintf(inside, sizeof(inside), "%.3700s/%s", at, e->d_name);
-		snprintf(path, sizeof(path), "%s%s", strcmp(root, "/") ? root : "", inside);
-		snprintf(ours, sizeof(ours), "%s%s", m->l->root, inside);
-		for (size_t i = 0; i < sizeof(private) / sizeof(private[0]); i++)
-			skip |= !strcmp(inside, private[i]);
-		if (skip || (!strcmp(root, "/") && !is_system(inside)) || lstat(path, &st) < 0)
-			continue;
-		if (S_ISLNK(st.st_mode) && !is_wanted(m, inside)) {
-			char text[PATH_MAX];
-			ssize_t n = readlink(path, text, sizeof(text) - 1);
-
-			text[n > 0 ? n : 0] = '\0';
-			if (symlink(text, ours) < 0)
-				rc = -errno;
-		} else if (S_ISDIR(st.st_mode) && is_listed(&m->deep, inside)) {
-			rc = mkdir(ours, 0755) < 0 ? -errno : lay(m, root, inside, depth + 1);
-		} else if (S_ISDIR(st.st_mode) || S_ISREG(st.st_mode)) {
-			bind_add(m->l, path, inside, false, false);
-		}
-	}
-	closedir(d);
-	return rc;
-}
-
-/* ---- mount points ---- */
-
-/* Make a folder or an empty file below base, never through a link. */
-static int
-make_point(const char *base, const char *path, bool dir)
-{
-	char name[NAME_MAX + 1];
-	int rc = 0;
-	int at = open(base, O_PATH | O_DIRECTORY | O_CLOEXEC);
-
-	if (at < 0)
-		return -errno;
-	while (!rc && *path) {
-		path += strspn(path, "/");
-		size_t len = strcspn(path, "/");
-		bool last = !path[len];
-
-		if (!len)
-			break;
-		if (len > NAME_MAX) {
-			rc = -ENAMETOOLONG;
-			break;
-		}
-		snprintf(name, sizeof(name), "%.*s", (int)len, path);
-		path += len;
-		if (last && !dir) {
-			int fd = openat(at, name, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0644);
-
-			if (fd < 0)
-				rc = -errno;
-			else
-				close(fd);
-			break;
-		}
-		if (mkdirat(at, name, 0755) < 0 && errno != EEXIST)
-			rc = -errno;
-		int next = rc ? -1 : openat(at, name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-		if (!rc && next < 0)
-			rc = -errno;
-		close(at);
-		at = next;
-	}
-	if (at >= 0)
-		close(at);
-	return rc;
-}
-
-static int
-make_points(struct making *m, bool whole)
-{
-	struct layout *l = m->l;
-
-	for (size_t i = 0; i < l->n; i++) {
-		const struct bind *b = &l->binds[i];
-		const struct bind *over = cover(l, i, b->at);
-		char path[2 * PATH_MAX];
-		struct stat st;
-		int rc = 0;
-
-		if (over ? over->own : whole) {
-			rc = make_point(over ? over->from : l->root, over ? rest(b->at, over->at) : b->at,
-					is_dir(b->from));
-		} else if (over) {
-			snprintf(path, sizeof(path), "%s%s", over->from, rest(b->at, over->at));
-			rc = lstat(path, &st) < 0 ? -errno : 0;
-		}
-		if (rc)
-			return err_set(m->err, rc, "%s cannot be bound at %s: %s", b->from, b->at,
-				       strerror(-rc));
-	}
-	return 0;
-}
-
 /* ---- all of it ---- */
 
 static void
@@ -511,7 +349,7 @@ add_network(struct making *m, bool whole)
 		return;
 	if (box_has_image(m->spec))
 		bind_add(&m->wanted, path, "/etc/resolv.conf", false, false);
-	else if (!is_system(path))
+	else if (!path_is_system(path))
 		bind_add(&m->wanted, path, path, false, false);
 }
 
@@ -553,9 +391,9 @@ make_box(struct making *m, bool whole)
 		const char *name;
 		mode_t mode;
 	} dirs[] = {
-		{ "", 0755 }, { "/tmp", 01777 }, { "/var_tmp", 01777 }, { "/root", 0755 },
-		{ "/root/proc", 0755 }, { "/root/dev", 0755 }, { "/root/sys", 0755 },
-		{ "/root/tmp", 0755 }, { "/root/run", 0755 },
+		{ "", 0755 },	       { "/tmp", 01777 },      { "/var_tmp", 01777 },
+		{ "/root", 0755 },     { "/root/proc", 0755 }, { "/root/dev", 0755 },
+		{ "/root/sys", 0755 }, { "/root/tmp", 0755 },  { "/root/run", 0755 },
 	};
 	char path[PATH_MAX];
 	int rc = 0;
@@ -573,18 +411,6 @@ make_box(struct making *m, bool whole)
 }
 
 static int
-make_root(struct making *m)
-{
-	const char *root = box_has_image(m->spec) ? m->spec->image : "/";
-
-	if (!is_dir(root))
-		return err_set(m->err, -ENOTDIR, "image %s: this sandbox takes a folder", root);
-	for (size_t i = 0; i < m->wanted.n; i++)
-		find_deep(m, root, m->wanted.binds[i].at);
-	return m->deep.failed ? -ENOMEM : lay(m, root, "", 0);
-}
-
-static int
 make_wanted(struct making *m, bool whole)
 {
 	int rc = make_box(m, whole);
@@ -594,7 +420,7 @@ make_wanted(struct making *m, bool whole)
 		rc = user_bind(m, *b, false);
 	/* what the system folders would show */
 	for (int i = 0; i < m->secrets && !box_has_image(m->spec) && whole; i++)
-		if (is_system(m->secret[i]))
+		if (path_is_system(m->secret[i]))
 			mask(m, m->secret[i]);
 	for (const char *const *b = m->spec->binds; b && *b && !rc; b++)
 		rc = user_bind(m, *b, true);
@@ -616,15 +442,14 @@ layout_make(struct layout *l, const struct sandbox_spec *spec, bool whole, struc
 	find_secrets(&m);
 	int rc = make_wanted(&m, whole);
 	if (!rc && whole)
-		rc = make_root(&m);
+		rc = root_lay(l, spec, &m.wanted, err);
 	for (size_t i = 0; !rc && i < m.wanted.n; i++)
 		bind_add(l, m.wanted.binds[i].from, m.wanted.binds[i].at, m.wanted.binds[i].rw,
 			 m.wanted.binds[i].own);
 	if (!rc && (l->failed || m.wanted.failed))
 		rc = err_set(err, -ENOMEM, "no memory for a sandbox, or %s is full", l->box);
 	if (!rc)
-		rc = make_points(&m, whole);
+		rc = root_points(l, whole, err);
 	layout_free(&m.wanted);
-	words_free(&m.deep);
 	return rc;
 }

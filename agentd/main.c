@@ -24,6 +24,8 @@ usage(FILE *f)
 	      "  --workspaces DIR   node-local directory for workspaces (default $TMPDIR or /tmp)\n"
 	      "  --sandbox KIND     auto, none, bwrap, apptainer or gvisor\n"
 	      "  --image IMAGE      a root folder or image for the sandbox\n"
+	      "  --bind PATH        show this in the sandbox, too: PATH[:DESTINATION][:rw]\n"
+	      "  --pass NAME        let this environment variable in\n"
 	      "  --network          let agents in sandboxes use the network\n"
 	      "  --memory-by HOW    auto, cgroup or poll\n"
 	      "  --check            only say how agents would run here\n"
@@ -49,6 +51,8 @@ main(int argc, char **argv)
 		{ "workspaces", required_argument, NULL, 'w' },
 		{ "sandbox", required_argument, NULL, 's' },
 		{ "image", required_argument, NULL, 'i' },
+		{ "bind", required_argument, NULL, 'b' },
+		{ "pass", required_argument, NULL, 'p' },
 		{ "network", no_argument, NULL, 'n' },
 		{ "memory-by", required_argument, NULL, 'm' },
 		{ "check", no_argument, NULL, 'c' },
@@ -59,11 +63,20 @@ main(int argc, char **argv)
 	};
 	static const char *const kinds[] = { "auto", "none", "bwrap", "apptainer", "gvisor", NULL };
 	static const char *const hows[] = { "auto", "cgroup", "poll", NULL };
-	struct super_options o = { .local = getenv("TMPDIR") };
+	/* each option has a word of its own */
+	char **binds = calloc((size_t)argc + 1, sizeof(*binds));
+	char **pass = calloc((size_t)argc + 1, sizeof(*pass));
+	size_t nbinds = 0;
+	size_t npass = 0;
+	struct super_options o = { .local = getenv("TMPDIR"), .binds = binds, .pass = pass };
 	int c;
 
 	log_init("raser-agentd", LOG_INFO);
-	while ((c = getopt_long(argc, argv, "+t:w:s:i:nm:cqhV", options, NULL)) != -1) {
+	if (!binds || !pass) {
+		log_warnx("out of memory");
+		return 1;
+	}
+	while ((c = getopt_long(argc, argv, "+t:w:s:i:b:p:nm:cqhV", options, NULL)) != -1) {
 		switch (c) {
 		case 't':
 			o.tier = optarg;
@@ -76,6 +89,12 @@ main(int argc, char **argv)
 			break;
 		case 'i':
 			o.image = optarg;
+			break;
+		case 'b':
+			binds[nbinds++] = optarg;
+			break;
+		case 'p':
+			pass[npass++] = optarg;
 			break;
 		case 'n':
 			o.network = true;

@@ -100,8 +100,9 @@ memory_roots_system(void)
 	static struct memory_roots roots;
 
 	read_text("/proc/self/cgroup", self, sizeof(self));
-	roots = (struct memory_roots){ .cgroup = "/sys/fs/cgroup", .self = self,
-				       .vmstat = "/proc/vmstat", .pid = getpid() };
+	roots = (struct memory_roots){
+		.cgroup = "/sys/fs/cgroup", .self = self, .vmstat = "/proc/vmstat", .pid = getpid()
+	};
 	return &roots;
 }
 

@@ -35,10 +35,12 @@ make_dir(const char *dir, const char *name, char path[PATH_MAX])
 }
 
 static int
-run(const struct sandbox_plan *plan, const char *scratch, const char *task, int output, struct err *err)
+run(const struct sandbox_plan *plan, const char *scratch, const char *task, int output,
+    struct err *err)
 {
-	const struct proc_spec spec = { .plan = plan, .scratch = scratch, .stdin_path = task,
-					.output_fd = output };
+	const struct proc_spec spec = {
+		.plan = plan, .scratch = scratch, .stdin_path = task, .output_fd = output
+	};
 	struct proc p;
 	struct proc_end end;
 	int rc = proc_start(&p, &spec);
@@ -86,10 +88,17 @@ sandbox_probe(enum sandbox_kind kind, const struct sandbox_spec *spec, const cha
 		else
 			output = fd;
 	}
-	struct sandbox_spec s = { .argv = argv, .scratch = scratch, .state = paths[0],
-				  .results = paths[1], .task_file = paths[2], .control = paths[3],
-				  .image = spec->image, .binds = spec->binds, .run = spec->run,
-				  .mnt = spec->mnt, .network = spec->network };
+	struct sandbox_spec s = { .argv = argv,
+				  .scratch = scratch,
+				  .state = paths[0],
+				  .results = paths[1],
+				  .task_file = paths[2],
+				  .control = paths[3],
+				  .image = spec->image,
+				  .binds = spec->binds,
+				  .run = spec->run,
+				  .mnt = spec->mnt,
+				  .network = spec->network };
 	if (rc)
 		err_set(err, rc, "%s: %s", scratch, strerror(-rc));
 	else

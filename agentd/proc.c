@@ -45,7 +45,8 @@ limit_memory(struct guard *g)
 			return rc;
 		}
 		if (said != MEMORY_POLL)
-			log_info("memory: no cgroup of its own for an agent (%s); it is polled", err.text);
+			log_info("memory: no cgroup of its own for an agent (%s); it is polled",
+				 err.text);
 	} else if (said != MEMORY_POLL) {
 		log_info("memory: agents are polled, as asked");
 	}
@@ -86,7 +87,8 @@ close_others(int *keep, size_t n)
 	for (const struct dirent *e; d && (e = readdir(d));) {
 		int fd = (int)strtol(e->d_name, NULL, 10);
 
-		if (fd > STDERR_FILENO && fd != dirfd(d) && !bsearch(&fd, keep, n, sizeof(*keep), by_number))
+		if (fd > STDERR_FILENO && fd != dirfd(d) &&
+		    !bsearch(&fd, keep, n, sizeof(*keep), by_number))
 			close(fd);
 	}
 	if (d)
@@ -170,7 +172,8 @@ proc_freeze(const struct proc *p)
 	answer = 0;
 	if (!order(p, ORDER_FREEZE))
 		return false;
-	if (poll(&w, 1, FREEZE_MS + FREEZE_MS / 2) <= 0 || recv(p->cmd, &answer, 1, MSG_DONTWAIT) != 1 || !answer) {
+	if (poll(&w, 1, FREEZE_MS + FREEZE_MS / 2) <= 0 ||
+	    recv(p->cmd, &answer, 1, MSG_DONTWAIT) != 1 || !answer) {
 		order(p, ORDER_THAW); /* whatever happened to it */
 		return false;
 	}
@@ -201,7 +204,7 @@ proc_finish(struct proc *p, struct proc_end *end)
 	ssize_t n = read(p->fd, end, sizeof(*end));
 
 	if (n != (ssize_t)sizeof(*end)) {
-		/* somebody killed the guard: its orphans are ours now (super.c made us a subreaper) */
+		/* somebody killed the guard: its orphans are ours, a subreaper's, now */
 		*end = (struct proc_end){ .status = SIGKILL, .oom_kills = -1 };
 		kill(p->guard, SIGKILL);
 		while (waitpid(p->guard, NULL, 0) < 0 && errno == EINTR)

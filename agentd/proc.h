@@ -37,12 +37,12 @@ struct proc {
 struct proc_end {
 	int status;	     /* of the agent, as from waitpid(2); -1: it never started */
 	int start_errno;     /* why not, if that is known; else see why */
-	bool sandbox_failed; /* the sandbox itself failed, or did not find the program: the node's fault */
+	bool sandbox_failed; /* the sandbox failed, or found no program: the node's fault */
 	char why[160];	     /* a sentence, when it did not start or the sandbox failed */
-	int64_t peak_memory; /* bytes, of the tree: the cgroup's figure, or the highest poll; 0: unknown */
+	int64_t peak_memory; /* bytes, of the tree: the cgroup's, or the highest poll */
 	int64_t peak_rss;    /* bytes, of its largest process */
 	int64_t cpu_ms;
-	int oom_kills;	     /* by the kernel: here if oom_own, else by anybody meanwhile; -1: unknown */
+	int oom_kills; /* by the kernel: here if oom_own, else by anybody meanwhile; -1: unknown */
 	bool oom_own;	     /* counted in a cgroup that was the agent's alone */
 	bool oom_polled;     /* the guard killed it for its memory */
 	bool oom;	     /* all in all: some process of it was killed for memory */
@@ -58,7 +58,8 @@ proc_init(void);
 int
 proc_start(struct proc *p, const struct proc_spec *spec);
 
-/* SIGTERM, and SIGCONT behind it, to every process of the agent, but not to the sandbox's own. */
+/* SIGTERM, and SIGCONT behind it, to every process of the agent, but not to the sandbox's own.
+ * It thaws what was frozen. */
 void
 proc_term(const struct proc *p);
 /* SIGKILL to all of it, until there is none. */

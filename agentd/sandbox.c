@@ -81,8 +81,8 @@ may_pass(const char *pair, const char *const *names)
 	for (; names && *names; names++) {
 		size_t n = strlen(*names);
 
-		if (n && (*names)[n - 1] == '*' ? !strncmp(pair, *names, n - 1) :
-						  n == len && !strncmp(pair, *names, n))
+		if (n && (*names)[n - 1] == '*' ? !strncmp(pair, *names, n - 1)
+						: n == len && !strncmp(pair, *names, n))
 			return true;
 	}
 	return false;
@@ -103,7 +103,9 @@ is_set(char *const *env, const char *pair)
 void
 box_env(struct words *w, const struct sandbox_spec *spec, char *const *env, const char *prefix)
 {
-	static const char *const always[] = { "LANG", "LC_*", "TZ", "TERM", "USER", "LOGNAME", NULL };
+	static const char *const always[] = {
+		"LANG", "LC_*", "TZ", "TERM", "USER", "LOGNAME", NULL
+	};
 	static const char *const never[] = { "HOME", "PATH", NULL };
 
 	for (char **e = environ; *e; e++)
@@ -157,8 +159,11 @@ sandbox_kind_name(enum sandbox_kind kind)
 void
 sandbox_view(enum sandbox_kind kind, const struct sandbox_spec *spec, struct sandbox_view *view)
 {
-	*view = (struct sandbox_view){ .work = BOX_WORK, .home = BOX_HOME, .task_file = BOX_TASK,
-				       .control = BOX_CONTROL, .results = BOX_RESULTS,
+	*view = (struct sandbox_view){ .work = BOX_WORK,
+				       .home = BOX_HOME,
+				       .task_file = BOX_TASK,
+				       .control = BOX_CONTROL,
+				       .results = BOX_RESULTS,
 				       .cache = BOX_CACHE };
 	if (!spec->cache)
 		view->cache[0] = '\0';
@@ -179,12 +184,15 @@ sandbox_plan(enum sandbox_kind kind, const struct sandbox_spec *spec, char *cons
 	const struct kind *k = &kinds[kind];
 	char program[PATH_MAX] = "";
 
-	*plan = (struct sandbox_plan){ .kind = kind, .nested = k->nested, .drop_caps = k->drop_caps };
+	*plan = (struct sandbox_plan){ .kind = kind,
+				       .nested = k->nested,
+				       .drop_caps = k->drop_caps };
 	if (err)
 		err->text[0] = '\0';
 	int rc = k->program ? program_find(k->program, program) : 0;
 	if (rc)
-		return err_set(err, rc, "sandbox %s: %s is not installed here", k->name, k->program);
+		return err_set(err, rc, "sandbox %s: %s is not installed here", k->name,
+			       k->program);
 	if (asprintf(&plan->work, "%s/work", spec->state) < 0)
 		plan->work = NULL;
 	rc = plan->work ? k->plan(spec, env, program, plan, err) : -ENOMEM;

@@ -39,7 +39,7 @@ struct sandbox_spec {
 	bool cache_rw;		  /* only for setup */
 	const char *run;	  /* the run directory: cannot be reached */
 	const char *mnt;	  /* the mount: at the same path, only if show_mount */
-	const char *image;	  /* a root folder or image; NULL or "": this host's system folders */
+	const char *image; /* a root folder or image; NULL or "": this host's system folders */
 	const char *const *binds; /* "PATH[:DEST][:rw]", NULL-terminated, or NULL */
 	const char *const *pass;  /* names of variables that may pass, NULL-terminated, or NULL */
 	bool network, show_mount;

@@ -342,17 +342,23 @@ turn(struct super *s)
 
 /* ---- the beginning ---- */
 
-/* The words of a list of raser.ini, for as long as we live. */
+/* The words of a list of raser.ini, and those of the command line, for as long as we live. */
 static char **
-split_words(char *text)
+split_words(char *text, char *const *more)
 {
 	size_t n = 0;
+	size_t nmore = 0;
 	char *save = NULL;
-	char **words = calloc(strlen(text) / 2 + 2, sizeof(*words));
+
+	while (more[nmore])
+		nmore++;
+	char **words = calloc(strlen(text) / 2 + 2 + nmore, sizeof(*words));
 
 	for (char *w = words ? strtok_r(text, " \t\r\n", &save) : NULL; w;
 	     w = strtok_r(NULL, " \t\r\n", &save))
 		words[n++] = w;
+	if (words)
+		memcpy(words + n, more, nmore * sizeof(*words));
 	return words;
 }
 
@@ -363,7 +369,7 @@ choose_sandbox(struct super *s)
 	const char *name = s->o->sandbox ? s->o->sandbox : s->conf.agent.sandbox;
 	const struct sandbox_spec spec = {
 		.image = s->conf.agent.image, .binds = (const char *const *)s->binds,
-		.network = s->conf.agent.network,
+		.network = s->conf.agent.network, .run = s->run.run,
 	};
 	bool chosen = !strcmp(name, "auto"); /* by us; but an image asks for some sandbox */
 	int kind = chosen ? SANDBOX_BWRAP : sandbox_kind_parse(name);
@@ -477,8 +483,8 @@ configure(struct super *s)
 	s->memory_by = !strcmp(by, "cgroup") ? MEMORY_CGROUP :
 		       !strcmp(by, "poll")   ? MEMORY_POLL :
 					       MEMORY_AUTO;
-	s->binds = split_words(c->bind);
-	s->pass = split_words(c->env);
+	s->binds = split_words(c->bind, s->o->binds);
+	s->pass = split_words(c->env, s->o->pass);
 	read_uuid(s);
 	setup_cache(s->o->local, s->uuid, s->cache);
 	return s->binds && s->pass && choose_command(s) && choose_sandbox(s) && check_memory(s) ?

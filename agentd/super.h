@@ -14,6 +14,7 @@ struct super_options {
 	char *const *command; /* NULL: the plugin of raser.ini */
 	/* instead of what raser.ini says; NULL and false: as it says */
 	const char *sandbox, *image, *memory_by;
+	char *const *binds, *const *pass; /* beside those of raser.ini; NULL-terminated */
 	bool network;
 	bool check; /* only say how agents would run here */
 };

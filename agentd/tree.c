@@ -58,8 +58,10 @@ tree_look(pid_t pid, struct tree_process *p)
 	const char *s = read_stat(path, buf, sizeof(buf));
 
 	/* fields 3, 4 and 22 */
-	if (!s || sscanf(s, "%c %d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu",
-			 &p->state, &parent, &start) != 3)
+	if (!s ||
+	    sscanf(s,
+		   "%c %d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu",
+		   &p->state, &parent, &start) != 3)
 		return false;
 	p->pid = pid;
 	p->parent = parent;
@@ -126,12 +128,13 @@ walk_one(struct tree *t, pid_t pid)
 	return rc == -ENOMEM ? rc : 0;
 }
 
-/* Where the kernel does not list children: look at everybody's parent, round after round. */
-static int
-scan(struct tree *t, pid_t root)
+int
+tree_scan(struct tree *t, pid_t root)
 {
 	struct tree all = { 0 };
 	int rc = 0;
+
+	t->n = 0;
 	DIR *d = opendir("/proc");
 
 	if (!d)
@@ -164,7 +167,7 @@ tree_list(struct tree *t, pid_t root)
 
 	t->n = 0;
 	if (access("/proc/thread-self/children", R_OK) < 0)
-		return scan(t, root);
+		return tree_scan(t, root);
 	rc = walk_one(t, root);
 	for (size_t i = 0; !rc && i < t->n; i++)
 		rc = walk_one(t, t->all[i].pid);
@@ -190,8 +193,8 @@ tree_signal(const struct tree_process *p, int sig)
 		return false;
 	/* the descriptor holds on to whoever has the number now: look who that is */
 	bool same = tree_look(p->pid, &now) && now.start == p->start;
-	bool sent = same && (fd < 0 ? kill(p->pid, sig) == 0 :
-				      syscall(SYS_pidfd_send_signal, fd, sig, NULL, 0) == 0);
+	bool sent = same && (fd < 0 ? kill(p->pid, sig) == 0
+				    : syscall(SYS_pidfd_send_signal, fd, sig, NULL, 0) == 0);
 	if (fd >= 0)
 		close(fd);
 	return sent;
@@ -287,8 +290,9 @@ tree_usage(const struct tree *t, pid_t root, struct usage *u)
 		const char *s = read_stat(path, buf, sizeof(buf));
 
 		/* fields 14 to 17 and 24 */
-		if (!s || sscanf(s, "%*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %llu %llu %llu %llu"
-				    " %*d %*d %*d %*d %*u %*u %ld",
+		if (!s || sscanf(s,
+				 "%*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %llu %llu %llu %llu"
+				 " %*d %*d %*d %*d %*u %*u %ld",
 				 &user, &system, &waited_user, &waited_system, &rss) != 5)
 			continue;
 		ticks += waited_user + waited_system;

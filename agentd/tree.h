@@ -34,6 +34,9 @@ struct usage {
 /* List them; t was zeroed once, and its memory is used again. 0 or a negative errno. */
 int
 tree_list(struct tree *t, pid_t root);
+/* The same where the kernel does not list children: looks at every process there is. */
+int
+tree_scan(struct tree *t, pid_t root);
 int
 tree_add(struct tree *t, const struct tree_process *p);
 void

@@ -3,6 +3,7 @@
  *
  *   boxed [OPTION...] KIND DIR COMMAND...
  *     -i IMAGE   -n network   -b PATH[:DEST][:rw]   -m BYTES   -c (cgroup) or -p (poll)
+ *     -s MOUNT   show this mount
  *     -t N       run it N times and print the median time in ms
  *
  * DIR is a folder for scratch. Without -t it says "ok WORKSPACE" and then takes a line a time:
@@ -28,8 +29,8 @@
 
 enum { TIMES_MAX = 100, BINDS_MAX = 8 };
 
-static char scratch[PATH_MAX], state[PATH_MAX], task[PATH_MAX], control[PATH_MAX], results[PATH_MAX],
-	output[PATH_MAX];
+static char scratch[PATH_MAX], state[PATH_MAX], task[PATH_MAX], control[PATH_MAX],
+	results[PATH_MAX], output[PATH_MAX];
 static int output_fd;
 
 static void
@@ -43,7 +44,8 @@ static void
 path_in(char *path, const char *dir, const char *name, bool folder)
 {
 	snprintf(path, PATH_MAX, "%.4000s/%s", dir, name);
-	if (folder ? mkdir(path, 0700) < 0 : close(open(path, O_CREAT | O_RDWR | O_APPEND, 0600)) < 0)
+	if (folder ? mkdir(path, 0700) < 0
+		   : close(open(path, O_CREAT | O_RDWR | O_APPEND, 0600)) < 0)
 		die(path);
 }
 
@@ -84,9 +86,10 @@ now_us(void)
 
 /* Plan, start and end it: how long the three take together. */
 static int64_t
-once(enum sandbox_kind kind, const struct sandbox_spec *spec, struct proc_spec *ps)
+once(enum sandbox_kind kind, const struct sandbox_spec *spec, const struct proc_spec *like)
 {
 	struct sandbox_plan plan;
+	struct proc_spec ps = *like;
 	struct proc p;
 	struct proc_end end;
 	struct err err;
@@ -96,8 +99,8 @@ once(enum sandbox_kind kind, const struct sandbox_spec *spec, struct proc_spec *
 		fprintf(stderr, "%s\n", err.text);
 		exit(2);
 	}
-	ps->plan = &plan;
-	if (proc_start(&p, ps))
+	ps.plan = &plan;
+	if (proc_start(&p, &ps))
 		die("proc_start");
 	struct pollfd w = { .fd = p.fd, .events = POLLIN };
 	poll(&w, 1, -1);
@@ -117,7 +120,8 @@ tell_end(struct proc *p)
 	struct proc_end e;
 
 	proc_finish(p, &e);
-	printf("status=%d signal=%d oom=%d polled=%d kills=%d own=%d ours=%d failed=%d peak=%lld cpu=%lld by=%s why=%s\n",
+	printf("status=%d signal=%d oom=%d polled=%d kills=%d own=%d ours=%d failed=%d peak=%lld "
+	       "cpu=%lld by=%s why=%s\n",
 	       e.status >= 0 && WIFEXITED(e.status) ? WEXITSTATUS(e.status) : -1,
 	       e.status >= 0 && WIFSIGNALED(e.status) ? WTERMSIG(e.status) : 0, e.oom, e.oom_polled,
 	       e.oom_kills, e.oom_own, e.killed_by_us, e.sandbox_failed, (long long)e.peak_memory,
@@ -180,7 +184,7 @@ main(int argc, char **argv)
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	log_init("boxed", LOG_INFO);
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
-	while ((c = getopt(argc, argv, "+i:nb:m:cpt:")) != -1) {
+	while ((c = getopt(argc, argv, "+i:nb:m:cps:t:")) != -1) {
 		if (c == 'i')
 			spec.image = optarg;
 		else if (c == 'n')
@@ -193,6 +197,8 @@ main(int argc, char **argv)
 			ps.memory_by = MEMORY_CGROUP;
 		else if (c == 'p')
 			ps.memory_by = MEMORY_POLL;
+		else if (c == 's')
+			spec.mnt = optarg;
 		else if (c == 't')
 			times = (int)strtol(optarg, NULL, 10);
 		else
@@ -202,6 +208,7 @@ main(int argc, char **argv)
 	if (kind < 0 || times > TIMES_MAX)
 		return 2;
 	make_scratch(argv[optind + 1]);
+	spec.show_mount = spec.mnt;
 	spec.argv = argv + optind + 2;
 	spec.scratch = ps.scratch = scratch;
 	spec.state = state;
@@ -214,7 +221,9 @@ main(int argc, char **argv)
 		took[i] = once((enum sandbox_kind)kind, &spec, &ps);
 	if (times) {
 		qsort(took, (size_t)times, sizeof(took[0]), by_value);
-		printf("%.1f\n", (double)took[times / 2] / 1000);
+		int64_t median = took[times / 2];
+
+		printf("%lld.%lld\n", (long long)median / 1000, (long long)median / 100 % 10);
 		remove_tree(scratch);
 		return 0;
 	}

@@ -477,9 +477,26 @@ need_sandboxes() {
 		cp -L "$file" "$scratch/image$file"
 	done
 	mkdir -p "$scratch/image/bin"
-	for app in sh cat id kill ls mkdir mv nc rm setsid sleep touch true env readlink; do
+	for app in sh cat grep id kill ls mkdir mv nc rm setsid sleep touch true env readlink; do
 		ln -sf "$box" "$scratch/image/bin/$app"
 	done
+}
+
+# listen_here: somebody on this host answers "reached" at $port of 127.0.0.1
+listen_here() {
+	python3 -c '
+import socket, sys
+s = socket.socket()
+s.bind(("127.0.0.1", 0))
+s.listen(16)
+print(s.getsockname()[1], file=open(sys.argv[1], "w"), flush=True)
+while True:
+    c, _ = s.accept()
+    c.sendall(b"reached\n")
+    c.close()' "$scratch/port" &
+	extra_pids+=($!)
+	# shellcheck disable=SC2034 # the tests use it
+	wait_until 20 test -s "$scratch/port" && port=$(cat "$scratch/port")
 }
 
 # tree_of PID: it and all that comes from it, as PID:START

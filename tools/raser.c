@@ -22,7 +22,8 @@ static const struct verb {
 	{ "submit", verb_submit, "RUN [--id-field F] FILE|-", "submit tasks, all or nothing" },
 	{ "run", verb_run,
 	  "RUN [--agents TIER=N,...] [--mount DIR] [--beside PROGRAM] [--sandbox KIND]\n"
-	  "        [--image IMAGE] [--network] [--memory-by HOW] [-- COMMAND...]",
+	  "        [--image IMAGE] [--bind PATH] [--pass NAME] [--network]\n"
+	  "        [--memory-by HOW] [-- COMMAND...]",
 	  "run agents on this machine until the queue is drained" },
 	{ "status", verb_status, "RUN", "how many tasks are in which state" },
 	{ "retry", verb_retry, "RUN TASK...|--all", "make failed or cancelled tasks pending again" },

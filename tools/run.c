@@ -30,8 +30,8 @@ enum {
 	PLAIN_MS = 5000,
 	EXIT_INTERRUPTED = 99,
 	EXIT_UNFIT = 3, /* of raser-agentd: this node cannot run agents */
-	OPTIONS_MAX = 8,
-	COMMAND_MAX = 480,
+	OPTIONS_MAX = 64,
+	COMMAND_MAX = 420,
 	ARGV_MAX = 512,
 };
 
@@ -419,19 +419,20 @@ run_all(struct run *r, const char *mount_dir, char *beside)
 	return r->interrupted ? EXIT_INTERRUPTED : status;
 }
 
-/* An option of raser-agentd; each has another static name, so the words stay. */
-static void
+/* An option of raser-agentd; its words stay as long as we do. False when there are too many. */
+static bool
 hand_on(struct run *r, const char *name, const char *value)
 {
 	static char words[OPTIONS_MAX][32];
 
 	if (r->noptions + 2 > OPTIONS_MAX)
-		return;
+		return false;
 	snprintf(words[r->noptions], sizeof(words[0]), "--%s", name);
 	r->options[r->noptions] = words[r->noptions];
 	r->noptions++;
 	if (value)
 		r->options[r->noptions++] = value;
+	return true;
 }
 
 /* Without a command there must be a plugin, and it must be there: 0 or an exit status. */
@@ -468,6 +469,8 @@ verb_run(int argc, char **argv)
 		{ "sandbox", required_argument, NULL, 's' },
 		{ "image", required_argument, NULL, 's' },
 		{ "memory-by", required_argument, NULL, 's' },
+		{ "bind", required_argument, NULL, 's' },
+		{ "pass", required_argument, NULL, 's' },
 		{ "network", no_argument, NULL, 's' },
 		{ NULL, 0, NULL, 0 },
 	};
@@ -481,9 +484,11 @@ verb_run(int argc, char **argv)
 	/* RUN may stand before the options; what follows "--" is the command's */
 	int which;
 	while ((c = getopt_long(argc, argv, "-", options, &which)) != -1) {
+		if (c == 's' && !hand_on(&r, options[which].name, optarg))
+			return complain(EXIT_USAGE, "too many options for agents");
 		if (c == 's')
-			hand_on(&r, options[which].name, optarg);
-		else if (c == 'a')
+			continue;
+		if (c == 'a')
 			agents = optarg;
 		else if (c == 'm')
 			mount_dir = optarg;

@@ -17,20 +17,7 @@ echo planted >"$HOME/planted"
 echo seen >"$scratch/shown/file"
 echo sibling >"$scratch/plugin/sibling"
 
-# what the host has: somebody who answers
-python3 -c '
-import socket, sys
-s = socket.socket()
-s.bind(("127.0.0.1", 0))
-s.listen(16)
-print(s.getsockname()[1], file=open(sys.argv[1], "w"), flush=True)
-while True:
-    c, _ = s.accept()
-    c.sendall(b"reached\n")
-    c.close()' "$scratch/port" &
-extra_pids+=($!)
-wait_until 20 test -s "$scratch/port" || exit
-port=$(cat "$scratch/port")
+listen_here || exit
 
 # ---- somebody else's workspace ----
 
@@ -133,7 +120,7 @@ none_left() {
 }
 
 try_kind() {
-	local mark=$kind work=/raser/work home=/raser/home
+	local mark=$kind home=/raser/home what c
 	[ "$kind" = none ] && home=$HOME
 
 	# exit codes and signals

@@ -5,6 +5,7 @@
 # shellcheck source=tests/lib.sh disable=SC2317
 . "$(dirname "$0")/../lib.sh"
 need_sandboxes
+listen_here || exit
 
 # near NAME SCRIPT: an agent of the shell, as the holder NAME; near_work is its workspace
 near() {
@@ -57,6 +58,21 @@ try_image() {
 		'^[0-9.]+$' "$kind as $who: the image is its root, and needs nothing of ours"
 }
 
+# boxed OPTION... SCRIPT: run once; what it says, which is a time when all is well
+boxed_once() {
+	"${as[@]}" "$top/tests/boxed" "${@:1:$#-1}" -t 1 "$kind" "$near_dir" /bin/sh -c "${@: -1}" 2>&1
+}
+
+try_network() {
+	local reach="nc 127.0.0.1 $port </dev/null | grep -q reached" time='^[0-9.]+$'
+	[ "$kind" = apptainer ] || reach="/bin/bash -c 'exec 3<>/dev/tcp/127.0.0.1/$port && grep -q reached <&3'"
+	like "$(boxed_once "${near_options[@]}" "$reach")" '^status' "$kind as $who: no network"
+	like "$(boxed_once -n "${near_options[@]}" "$reach")" "$time" "$kind as $who: the host's when asked for"
+	[ ! -e /etc/resolv.conf ] || [ "$kind" = apptainer ] ||
+		like "$(boxed_once -n -i "$scratch/image" '[ -e /etc/resolv.conf ] && [ ! -e /etc/passwd ]')" \
+			"$time" "$kind as $who: over an image, too, with names"
+}
+
 start_cost() {
 	diag "$kind as $who: a start of true takes $("${as[@]}" "$top/tests/boxed" "${near_options[@]}" \
 		-t 10 "$kind" "$near_dir" /bin/true) ms"
@@ -68,6 +84,7 @@ try_user() {
 		[ "$kind" = apptainer ] && near_options=(-i "$scratch/image")
 		try_near
 		[ "$kind" = none ] || try_image
+		[ "$kind" = none ] || try_network
 	done
 }
 
@@ -84,8 +101,23 @@ if [ "$(id -u)" = 0 ]; then
 	mkdir "$near_dir"
 	chown 65534:65534 "$near_dir"
 	try_user bwrap gvisor
+	# capabilities that a user namespace around us hands down
+	as+=(unshare --user --map-current-user --keep-caps)
+	kind=bwrap
+	like "$(boxed_once 'grep -q "CapPrm:.*[^0]" /proc/self/status || true')" '^[0-9.]+$' \
+		"bubblewrap starts from within a user namespace with its capabilities"
+	as=() near_dir=$TMPDIR
 else
-	skip 20 "not root: that was the other user"
+	skip 27 "not root: that was the other user"
 fi
+
+# the mount, where it is asked for
+new_run || exit
+mount_run m || exit
+for kind in bwrap gvisor apptainer; do
+	near_options=()
+	[ "$kind" = apptainer ] && near_options=(-i "$scratch/image")
+	like "$(boxed_once "${near_options[@]}" -s "$M" "cat $M/status")" '^[0-9.]+$' "$kind: the mount can be shown"
+done
 
 plan

@@ -78,10 +78,12 @@ grow(int ready)
 
 	if (pid)
 		return pid;
-	if (fork() == 0 && fork() == 0)
-		setsid();
-	else
+	pid_t first = fork();
+	pid_t second = fork();
+	if (first == 0 && second > 0)
 		fork();
+	else if (first == 0)
+		setsid();
 	if (write(ready, "x", 1) == 1)
 		for (;;)
 			pause();
@@ -108,9 +110,22 @@ trees(void)
 			break;
 		got += (int)n;
 	}
-	ok(tree_list(&t, getpid()) == 0 && t.n == 5, "five descendants, one of them in another session (%d)",
-	   (int)t.n);
+	ok(tree_list(&t, getpid()) == 0 && t.n == 5,
+	   "five descendants, one of them in another session (%d)", (int)t.n);
 	ok(t.n && t.all[0].pid == top && t.all[0].parent == getpid(), "the child comes first");
+	struct tree scanned = { 0 };
+	tree_scan(&scanned, getpid());
+	bool same = scanned.n == t.n;
+	for (size_t i = 0; i < scanned.n; i++) {
+		bool found = false;
+
+		for (size_t k = 0; k < t.n; k++)
+			found |= t.all[k].pid == scanned.all[i].pid &&
+				 t.all[k].start == scanned.all[i].start;
+		same &= found;
+	}
+	ok(same, "a look at all processes finds the same");
+	tree_free(&scanned);
 	bool good = true;
 	for (size_t i = 1; i < t.n; i++) {
 		bool found = false;
@@ -165,7 +180,9 @@ version1(const char *tmp)
 {
 	const char *root = subdir(tmp, "v1");
 	const char *job = at(root, "memory/slurm/job_7");
-	const struct memory_roots roots = { .cgroup = root, .vmstat = at(tmp, "vmstat"), .pid = getpid(),
+	const struct memory_roots roots = { .cgroup = root,
+					    .vmstat = at(tmp, "vmstat"),
+					    .pid = getpid(),
 					    .self = "11:freezer:/slurm/job_7\n5:cpu,cpuacct:/\n"
 						    "4:memory:/slurm/job_7\n0::/\n" };
 	struct cgroup cg;
@@ -174,8 +191,8 @@ version1(const char *tmp)
 	char text[64];
 
 	ok(!cgroup_find(&roots, &cg), "v1: nothing is mounted");
-	ok(cgroup_make(&roots, 1000, &own, &err) == -ENOENT && own.version == 0, "nothing is made: %s",
-	   err.text);
+	ok(cgroup_make(&roots, 1000, &own, &err) == -ENOENT && own.version == 0,
+	   "nothing is made: %s", err.text);
 	subdir(root, "memory");
 	subdir(root, "memory/slurm");
 	subdir(root, "memory/slurm/job_7");
@@ -194,7 +211,8 @@ version1(const char *tmp)
 	ok(memory_oom_kills(&roots) == -1, "and without that nothing is known");
 
 	/* no file of a cgroup can be there beforehand: its limit cannot be set */
-	ok(cgroup_make(&roots, 1000, &own, &err) == -ENOENT && own.version == 0, "no limit: %s", err.text);
+	ok(cgroup_make(&roots, 1000, &own, &err) == -ENOENT && own.version == 0, "no limit: %s",
+	   err.text);
 	snprintf(own.path, sizeof(own.path), "%s/raser.x", job);
 	own.version = 1;
 	mkdir(own.path, 0755);
@@ -211,7 +229,9 @@ static void
 version2(const char *tmp)
 {
 	const char *root = subdir(tmp, "v2");
-	const struct memory_roots roots = { .cgroup = root, .vmstat = at(tmp, "vmstat"), .pid = 0,
+	const struct memory_roots roots = { .cgroup = root,
+					    .vmstat = at(tmp, "vmstat"),
+					    .pid = 0,
 					    .self = "0::/user.slice/job\n" };
 	struct cgroup cg;
 	struct cgroup own;
@@ -222,8 +242,10 @@ version2(const char *tmp)
 	const char *job = subdir(root, "user.slice/job");
 	put(at(job, "cgroup.controllers"), "cpu memory pids\n");
 	put(at(job, "cgroup.procs"), "");
-	ok(cgroup_find(&roots, &cg) && cg.version == 2 && !strcmp(cg.path, job), "v2: ours is found");
-	ok(cgroup_make(&roots, 1000, &own, &err) == -ENOENT, "no subtree_control, no child: %s", err.text);
+	ok(cgroup_find(&roots, &cg) && cg.version == 2 && !strcmp(cg.path, job),
+	   "v2: ours is found");
+	ok(cgroup_make(&roots, 1000, &own, &err) == -ENOENT, "no subtree_control, no child: %s",
+	   err.text);
 	put(at(job, "cgroup.subtree_control"), "");
 	cgroup_make(&roots, 1000, &own, &err);
 	get(at(job, "cgroup.subtree_control"), text, sizeof(text));
@@ -232,7 +254,8 @@ version2(const char *tmp)
 	cgroup_make(&roots, 1000, &own, &err);
 	get(at(job, "cgroup.subtree_control"), text, sizeof(text));
 	ok(!strcmp(text, "cpu memory"), "and not where it is there");
-	put(at(job, "memory.events"), "low 0\nhigh 0\nmax 8\noom 1\noom_kill 2\noom_group_kill 0\n");
+	put(at(job, "memory.events"),
+	    "low 0\nhigh 0\nmax 8\noom 1\noom_kill 2\noom_group_kill 0\n");
 	ok(memory_oom_kills(&roots) == 2, "its counter counts");
 	put(at(job, "memory.peak"), "4096\n");
 	ok(cgroup_peak(&cg) == 4096, "its peak is read");
@@ -244,10 +267,10 @@ version2(const char *tmp)
 	char mine[128];
 	stat("/proc/self/ns/pid", &ns);
 	tree_look(getpid(), &me);
-	snprintf(dead, sizeof(dead), "raser.%llu.%d.%llu.0", (unsigned long long)ns.st_ino, (int)getpid(),
-		 (unsigned long long)me.start + 1);
-	snprintf(mine, sizeof(mine), "raser.%llu.%d.%llu.0", (unsigned long long)ns.st_ino, (int)getpid(),
-		 (unsigned long long)me.start);
+	snprintf(dead, sizeof(dead), "raser.%llu.%d.%llu.0", (unsigned long long)ns.st_ino,
+		 (int)getpid(), (unsigned long long)me.start + 1);
+	snprintf(mine, sizeof(mine), "raser.%llu.%d.%llu.0", (unsigned long long)ns.st_ino,
+		 (int)getpid(), (unsigned long long)me.start);
 	const char *gone = subdir(job, dead);
 	const char *kept = subdir(job, mine);
 	const char *foreign = subdir(job, "raser.1.1.1.0");
@@ -283,7 +306,9 @@ run(struct running *r, const char *tmp, const char *name, const char *script)
 	put(r->output, "");
 	if (sandbox_plan(SANDBOX_NONE, &box, NULL, &r->plan, NULL))
 		exit(1);
-	r->spec = (struct proc_spec){ .plan = &r->plan, .scratch = r->scratch, .stdin_path = "/dev/null" };
+	r->spec = (struct proc_spec){ .plan = &r->plan,
+				      .scratch = r->scratch,
+				      .stdin_path = "/dev/null" };
 	r->spec.output_fd = open(r->output, O_RDWR | O_APPEND | O_CLOEXEC);
 	if (proc_start(&r->proc, &r->spec))
 		exit(1);
@@ -319,7 +344,7 @@ moves(const char *path, const char *old)
 static void
 freezing(const char *tmp)
 {
-	struct running r;
+	struct running r = { 0 };
 	struct proc_end e;
 	struct usage u;
 	char before[32];
@@ -357,14 +382,15 @@ freezing(const char *tmp)
 	end(&r, &e);
 	ok(e.killed_by_us && WIFSIGNALED(e.status) && WTERMSIG(e.status) == SIGKILL && !e.oom,
 	   "a frozen tree can be killed");
-	ok(e.cpu_ms > 0 && e.peak_rss > 0 && e.peak_memory >= e.peak_rss && !strcmp(e.memory_by, "none"),
+	ok(e.cpu_ms > 0 && e.peak_rss > 0 && e.peak_memory >= e.peak_rss &&
+		   !strcmp(e.memory_by, "none"),
 	   "its use is in the report");
 }
 
 static void
 ends(const char *tmp)
 {
-	struct running r;
+	struct running r = { 0 };
 	struct proc_end e;
 
 	run(&r, tmp, "exit3", "exit 3");
@@ -414,6 +440,79 @@ judged(enum sandbox_kind kind, int code, const char *report, const char *out, co
 	   "%s, status %d: %s", sandbox_kind_name(kind), code, failed ? e.why : "the agent's own");
 }
 
+/* ---- plans ---- */
+
+static bool
+has(char *const *list, const char *word)
+{
+	for (; list && *list; list++)
+		if (!strcmp(*list, word))
+			return true;
+	return false;
+}
+
+static void
+plans(const char *tmp)
+{
+	char *argv[] = { (char *)"/bin/true", NULL };
+	char *env[] = { (char *)"RASER_X=1", NULL };
+	const char *binds[] = { NULL, NULL };
+	const char *pass[] = { "PASS*", NULL };
+	const char *dir = subdir(tmp, "plans");
+	const char *run_dir = subdir(dir, "run");
+	const char *scratch = subdir(dir, "scratch");
+	struct sandbox_spec spec = { .argv = argv,
+				     .scratch = scratch,
+				     .state = at(scratch, "state"),
+				     .run = run_dir,
+				     .task_file = "/etc/passwd",
+				     .control = "/etc/passwd",
+				     .results = "/etc",
+				     .image = tmp,
+				     .binds = binds,
+				     .pass = pass };
+	struct sandbox_plan plan;
+	struct err err;
+	char program[PATH_MAX];
+
+	/* a program that is only looked for */
+	snprintf(program, sizeof(program), "%s", at(dir, "apptainer"));
+	put(program, "");
+	chmod(program, 0755);
+	setenv("PATH", dir, 1);
+	setenv("HOME", tmp, 1);
+	setenv("SECRET", "x", 1);
+	setenv("PASSED", "y", 1);
+	setenv("APPTAINER_BINDPATH", "/", 1);
+	ok(sandbox_plan(SANDBOX_APPTAINER, &spec, env, &plan, &err) == 0, "a plan for Apptainer");
+	ok(has(plan.argv, "--containall") && has(plan.argv, "--userns") && has(plan.argv, "none"),
+	   "contained, without network");
+	ok(has(plan.env, "APPTAINERENV_RASER_X=1") && has(plan.env, "APPTAINERENV_PASSED=y"),
+	   "variables go by its own names");
+	ok(!has(plan.env, "SECRET=x") && !has(plan.env, "APPTAINERENV_SECRET=x") &&
+		   !has(plan.env, "APPTAINER_BINDPATH=/"),
+	   "and no others");
+	sandbox_plan_free(&plan);
+	spec.network = true;
+	ok(sandbox_plan(SANDBOX_APPTAINER, &spec, env, &plan, &err) == 0 &&
+		   !has(plan.argv, "--net"),
+	   "with network");
+	sandbox_plan_free(&plan);
+	spec.image = NULL;
+	ok(sandbox_plan(SANDBOX_APPTAINER, &spec, env, &plan, &err) == -EINVAL, "no image: %s",
+	   err.text);
+	spec.image = tmp;
+	binds[0] = run_dir;
+	ok(sandbox_plan(SANDBOX_APPTAINER, &spec, env, &plan, &err) == -EINVAL, "%s", err.text);
+	binds[0] = "/:/host";
+	ok(sandbox_plan(SANDBOX_APPTAINER, &spec, env, &plan, &err) == -EINVAL, "%s", err.text);
+	binds[0] = "/etc:/x/../y";
+	ok(sandbox_plan(SANDBOX_APPTAINER, &spec, env, &plan, &err) == -EINVAL, "%s", err.text);
+	binds[0] = "/no/such";
+	ok(sandbox_plan(SANDBOX_APPTAINER, &spec, env, &plan, &err) == -ENOENT, "%s", err.text);
+	ok(sandbox_plan(SANDBOX_BWRAP, &spec, env, &plan, &err) == -ENOENT, "%s", err.text);
+}
+
 static void
 judgements(const char *tmp)
 {
@@ -423,19 +522,24 @@ judgements(const char *tmp)
 	judged(SANDBOX_BWRAP, 1, done, "x\nbwrap: y\n", "", false, 1 << 8, "", tmp);
 	judged(SANDBOX_BWRAP, 139, done, "", "", false, 11, "", tmp);
 	judged(SANDBOX_BWRAP, 255, done, "", "", false, 255 << 8, "", tmp);
-	judged(SANDBOX_BWRAP, 1, "{ \"child-pid\": 5 }\n", "bwrap: No permissions to create new namespace\n",
-	       "", true, 0, "sandbox bwrap: bwrap: No permissions to create new namespace", tmp);
+	judged(SANDBOX_BWRAP, 1, "{ \"child-pid\": 5 }\n",
+	       "bwrap: No permissions to create new namespace\n", "", true, 0,
+	       "sandbox bwrap: bwrap: No permissions to create new namespace", tmp);
 	judged(SANDBOX_BWRAP, 1, done, "bwrap: execvp /x: No such file or directory\n", "", true, 0,
 	       "sandbox bwrap: bwrap: execvp /x: No such file or directory", tmp);
 	judged(SANDBOX_APPTAINER, 255, "", "said\nFATAL:   no image\n", "", true, 0,
 	       "sandbox apptainer: FATAL:   no image", tmp);
-	judged(SANDBOX_APPTAINER, 255, "", "FATAL:   no image\nsaid\n", "", false, 255 << 8, "", tmp);
-	judged(SANDBOX_APPTAINER, 1, "", "Error for command \"exec\": unknown flag: --x\n\nOptions:\n\n"
-					 "Run 'apptainer --help' for more detailed usage information.\n",
-	       "", true, 0, "sandbox apptainer: Error for command \"exec\": unknown flag: --x", tmp);
+	judged(SANDBOX_APPTAINER, 255, "", "FATAL:   no image\nsaid\n", "", false, 255 << 8, "",
+	       tmp);
+	judged(SANDBOX_APPTAINER, 1, "",
+	       "Error for command \"exec\": unknown flag: --x\n\nOptions:\n\n"
+	       "Run 'apptainer --help' for more detailed usage information.\n",
+	       "", true, 0, "sandbox apptainer: Error for command \"exec\": unknown flag: --x",
+	       tmp);
 	judged(SANDBOX_APPTAINER, 137, "", "", "", false, 9, "", tmp);
 	judged(SANDBOX_GVISOR, 128, "", "", "", false, 128 << 8, "", tmp);
-	judged(SANDBOX_GVISOR, 128, "", "", "{\"msg\":\"no \\\"x\\\"\",\"level\":\"error\",\"time\":\"t\"}", true, 0,
+	judged(SANDBOX_GVISOR, 128, "", "",
+	       "{\"msg\":\"no \\\"x\\\"\",\"level\":\"error\",\"time\":\"t\"}", true, 0,
 	       "sandbox gvisor: no \"x\"", tmp);
 	judged(SANDBOX_GVISOR, 143, "", "", "", false, 15, "", tmp);
 }
@@ -455,5 +559,6 @@ main(void)
 	freezing(tmp);
 	ends(tmp);
 	judgements(tmp);
+	plans(tmp);
 	return done_testing();
 }
