@@ -129,7 +129,8 @@ main(int argc, char **argv)
 		return 2;
 	}
 	if (o.sandbox && !one_of(o.sandbox, kinds)) {
-		log_warnx("there is no sandbox called %s", o.sandbox);
+		log_warnx("there is no sandbox called %s, but auto, none, bwrap, apptainer and gvisor",
+			  o.sandbox);
 		return 2;
 	}
 	if (o.memory_by && !one_of(o.memory_by, hows)) {

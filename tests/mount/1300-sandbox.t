@@ -255,21 +255,21 @@ boxes
 is "$(xattr "$M/tasks/bwrap.again" state) $(xattr "$M/tasks/bwrap.again" attempt)" "done 2" \
 	"a sandbox that fails: the task is given back"
 is "$(xattr "$M/tasks/bwrap.again" failures)" 0 "and counts nothing"
-like "$(record again .verb)" "not-its-fault sandbox bwrap: bwrap: No permissions" "the record says why"
+like "$(record again .verb)" "not-its-fault the node cannot start it: sandbox bwrap: bwrap: No permissions" "the record says why"
 fail_at "ge 1"
 out=$("$agentd" --tier low --sandbox bwrap "$M" -- /bin/true 2>&1)
-is $? 2 "one that never works: agentd does not begin"
+is $? 3 "one that never works: agentd does not begin"
 like "$out" "sandbox bwrap: bwrap: No permissions to create a new namespace" "and says why"
 one auto.code0
 "$agentd" --tier low --sandbox auto "$M" -- /bin/true 2>"$scratch/auto.log"
 is $? 0 "auto: without one it works, too"
-like "$(cat "$scratch/auto.log")" "No permissions.*; agents run without a sandbox" "and says so"
+like "$(cat "$scratch/auto.log")" "agents run without a sandbox: sandbox bwrap: bwrap: No permissions" "and says so"
 rm "$scratch/bin/bwrap"
 like "$(PATH=$scratch/bin "$agentd" --tier low --sandbox gvisor "$M" -- /bin/true 2>&1)" \
 	"sandbox gvisor: runsc is not installed here" "one that is not installed"
 like "$("$agentd" --tier low --sandbox apptainer "$M" -- /bin/true 2>&1)" \
 	"sandbox apptainer: it needs an image" "Apptainer needs an image"
-like "$("$agentd" --tier low --sandbox jail "$M" -- /bin/true 2>&1)" "none, bwrap, apptainer or gvisor" \
+like "$("$agentd" --tier low --sandbox jail "$M" -- /bin/true 2>&1)" "none, bwrap, apptainer and gvisor" \
 	"an unknown kind"
 
 plan
