@@ -12,15 +12,13 @@ dir=$(mktemp -d "${TMPDIR:-/tmp}/raser-demo.XXXXXX")
 trap 'rm -rf "$dir"' EXIT
 run=$dir/run
 
-"$build/raser" init "$run"
-# steal after 2 seconds of silence; 64, 128 and 256 MB for the tiers
-sed -i -e 's/^steal_after = .*/steal_after = 2/' -e 's/^memory = 1G/memory = 64M/' \
-	-e 's/^memory = 2G/memory = 128M/' -e 's/^memory = 4G/memory = 256M/' "$run/raser.ini"
-"$build/plugins/replay/replay" 60 16 "$here/lite60.tsv" get_tasks >"$dir/tasks.jsonl"
-"$build/raser" submit "$run" "$dir/tasks.jsonl"
+"$build/raser" init "$run" --plugin "$build/plugins/replay/replay" 60 16 "$here/lite60.tsv"
+# steal after 2 seconds of silence, a checkpoint a second; 64, 128 and 256 MB for the tiers
+sed -i -e 's/^steal_after = .*/steal_after = 2/' -e 's/^checkpoint_every = .*/checkpoint_every = 1/' \
+	-e 's/^memory = 1G/memory = 64M/' -e 's/^memory = 2G/memory = 128M/' \
+	-e 's/^memory = 4G/memory = 256M/' "$run/raser.ini"
 status=0
-"$build/raser" run "$run" --agents low=5,medium=5,high=5 --beside "sh $here/faults.sh" -- \
-	"$build/plugins/replay/replay" 60 16 || status=$?
+"$build/raser" run "$run" --agents low=5,medium=5,high=5 --beside "sh $here/faults.sh" || status=$?
 
 # what the same spans would have taken otherwise
 awk -F'\t' 'NR > 1 {

@@ -33,14 +33,44 @@ pass(double seconds)
 	nanosleep(&t, NULL);
 }
 
-/* A span of time, and memory meanwhile. */
+#define PROGRESS "progress"
+
+/* How far an earlier attempt came, as its workspace tells. */
+static int
+progress_read(void)
+{
+	int done = 0;
+	FILE *f = fopen(PROGRESS, "re");
+
+	if (f && (fscanf(f, "%d", &done) != 1 || done < 0 || done > STEPS))
+		done = 0;
+	if (f)
+		fclose(f);
+	return done;
+}
+
+/* The old number or the new one, whenever this program is killed or its workspace is saved. */
+static void
+progress_write(int done)
+{
+	FILE *f = fopen(PROGRESS ".new", "we");
+
+	if (!f)
+		return;
+	fprintf(f, "%d\n", done);
+	if (fclose(f) == 0)
+		rename(PROGRESS ".new", PROGRESS);
+}
+
+/* A span of time, and memory meanwhile. What is behind is not waited for again. */
 static int
 span_replay(const char *id, double span, double peak)
 {
 	static char *held[STEPS];
 	size_t chunk = (size_t)(peak / (STEPS / 2.0));
+	int behind = progress_read();
 
-	printf("%s: %.1f s, %.0f MB\n", id, span, peak / 1e6);
+	printf("%s: %.1f s, %.0f MB%s\n", id, span, peak / 1e6, behind ? ", resumed" : "");
 	fflush(stdout);
 	for (int i = 0; i < STEPS; i++) {
 		if (i < STEPS / 2 && chunk) {
@@ -52,7 +82,10 @@ span_replay(const char *id, double span, double peak)
 			}
 			memset(held[i], i + 1, chunk);
 		}
+		if (i < behind)
+			continue;
 		pass(span / STEPS);
+		progress_write(i + 1);
 	}
 	for (int i = 0; i < STEPS; i++)
 		free(held[i]);
