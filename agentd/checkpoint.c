@@ -498,6 +498,8 @@ write_archive(struct saving *s)
 		rc = tree_walk(root, &v);
 	if (!rc && archive_write_close(s->archive) < ARCHIVE_WARN)
 		rc = archive_code(s);
+	if (!rc && sink_finish(&s->sink))
+		rc = archive_code(s);
 	close(root);
 	if (rc && s->err && !s->err->text[0])
 		workspace_failed(s, rc, s->spec->state);
