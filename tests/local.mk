@@ -9,6 +9,7 @@ unit_tests = \
 	tests/unit/fault.t \
 	tests/unit/ingest.t \
 	tests/unit/queue.t \
+	tests/unit/checkpoint.t \
 	# end of unit tests
 tests_unit_names_t_SOURCES = tests/unit/names.c $(TAP)
 tests_unit_names_t_LDADD = $(QUEUE_LIBS)
@@ -20,6 +21,9 @@ tests_unit_ingest_t_SOURCES = tests/unit/ingest.c $(TAP)
 tests_unit_ingest_t_LDADD = $(QUEUE_LIBS)
 tests_unit_queue_t_SOURCES = tests/unit/queue.c $(TAP)
 tests_unit_queue_t_LDADD = $(QUEUE_LIBS)
+TREES = tests/trees.c tests/trees.h
+tests_unit_checkpoint_t_SOURCES = tests/unit/checkpoint.c $(TAP) $(TREES)
+tests_unit_checkpoint_t_LDADD = $(CHECKPOINT_LIBS) $(QUEUE_LIBS)
 
 # shell tests of the mount
 mount_tests = \
