@@ -10,6 +10,7 @@ unit_tests = \
 	tests/unit/ingest.t \
 	tests/unit/queue.t \
 	tests/unit/checkpoint.t \
+	tests/unit/store.t \
 	# end of unit tests
 tests_unit_names_t_SOURCES = tests/unit/names.c $(TAP)
 tests_unit_names_t_LDADD = $(QUEUE_LIBS)
@@ -24,6 +25,8 @@ tests_unit_queue_t_LDADD = $(QUEUE_LIBS)
 TREES = tests/trees.c tests/trees.h
 tests_unit_checkpoint_t_SOURCES = tests/unit/checkpoint.c $(TAP) $(TREES)
 tests_unit_checkpoint_t_LDADD = $(CHECKPOINT_LIBS) $(QUEUE_LIBS)
+tests_unit_store_t_SOURCES = tests/unit/store.c $(TAP) $(TREES)
+tests_unit_store_t_LDADD = $(CHECKPOINT_LIBS) $(QUEUE_LIBS)
 
 # shell tests of the mount
 mount_tests = \

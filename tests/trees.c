@@ -101,14 +101,16 @@ make_deep(const char *dir)
 }
 
 void
-make_odd_tree(const char *dir)
+make_odd_tree(const char *path)
 {
+	char dir[300]; /* path may be one of at()'s */
 	static const char *const names[] = {
 		"-rf", " ", "a\nb", "tab\t", "x\377\376y", "\303\251", "..x", "...", "a=b", "*", "\\",
 		"'\"", "%41", "~",
 	};
 	char text[300];
 
+	snprintf(dir, sizeof(dir), "%s", path);
 	must(!mkdir(dir, 0755), dir);
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
 		put_file(at(dir, names[i]), names[i], strlen(names[i]), 0644);
@@ -164,12 +166,14 @@ make_odd_tree(const char *dir)
 }
 
 void
-make_plain_tree(const char *dir, int n, size_t size, unsigned seed)
+make_plain_tree(const char *path, int n, size_t size, unsigned seed)
 {
+	char dir[300];
 	char name[32];
 	char *data = calloc(1, size + 1);
 	uint64_t x = seed * 0x9e3779b97f4a7c15u;
 
+	snprintf(dir, sizeof(dir), "%s", path);
 	must(data && !mkdir(dir, 0755), dir);
 	for (int i = 0; i < n; i++) {
 		for (size_t k = 0; seed && k + 8 <= size; k += 8) {
