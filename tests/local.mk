@@ -11,6 +11,7 @@ unit_tests = \
 	tests/unit/queue.t \
 	tests/unit/checkpoint.t \
 	tests/unit/store.t \
+	tests/unit/crash.t \
 	# end of unit tests
 tests_unit_names_t_SOURCES = tests/unit/names.c $(TAP)
 tests_unit_names_t_LDADD = $(QUEUE_LIBS)
@@ -27,6 +28,10 @@ tests_unit_checkpoint_t_SOURCES = tests/unit/checkpoint.c $(TAP) $(TREES)
 tests_unit_checkpoint_t_LDADD = $(CHECKPOINT_LIBS) $(QUEUE_LIBS)
 tests_unit_store_t_SOURCES = tests/unit/store.c $(TAP) $(TREES)
 tests_unit_store_t_LDADD = $(CHECKPOINT_LIBS) $(QUEUE_LIBS)
+tests_unit_crash_t_SOURCES = tests/unit/crash.c $(TAP) $(TREES)
+tests_unit_crash_t_LDADD = $(CHECKPOINT_LIBS) $(QUEUE_LIBS)
+tests_unit_crash_t_LDFLAGS = $(AM_LDFLAGS) \
+	-Wl,--wrap=write,--wrap=fsync,--wrap=renameat,--wrap=futimens
 
 # shell tests of the mount
 mount_tests = \
