@@ -26,6 +26,9 @@ static const struct verb {
 	{ "retry", verb_retry, "RUN TASK...|--all", "make failed or cancelled tasks pending again" },
 	{ "cancel", verb_cancel, "RUN TASK...|--all", "cancel pending or claimed tasks" },
 	{ "evict", verb_evict, "RUN OWNER...", "declare a daemon dead: its claims are lost" },
+	{ "checkpoint", verb_checkpoint,
+	  "ls RUN [TASK] | verify RUN [TASK...] | extract RUN TASK DIR [--name NAME|--attempt K]",
+	  "list, check or unpack saved workspaces" },
 };
 
 static const struct verb *verb;
