@@ -146,6 +146,7 @@ struct saving {
 	char *buf;
 	struct segment *segments;
 	size_t nsegments, segments_cap;
+	bool abandoned;	   /* freeing the archive writes its rest, which nobody wants any more */
 	const void *zeros; /* a large mapping of zeros */
 	size_t nzeros;
 };
@@ -452,7 +453,8 @@ processors(void)
 static la_ssize_t
 on_write(struct archive *a, void *arg, const void *data, size_t size)
 {
-	int rc = sink_write(arg, data, size);
+	struct saving *s = arg;
+	int rc = s->abandoned ? 0 : sink_write(&s->sink, data, size);
 
 	if (rc)
 		archive_set_error(a, -rc, "write");
@@ -481,7 +483,7 @@ open_archive(struct saving *s)
 	archive_write_set_bytes_per_block(a, BLOCK);
 	archive_write_set_bytes_in_last_block(a, 1);
 	if (rc >= ARCHIVE_WARN)
-		rc = archive_write_open2(a, &s->sink, NULL, on_write, NULL, NULL);
+		rc = archive_write_open2(a, s, NULL, on_write, NULL, NULL);
 	return rc < ARCHIVE_WARN ? archive_code(s) : 0;
 }
 
@@ -533,8 +535,7 @@ checkpoint_save(const struct checkpoint_spec *spec, struct checkpoint_result *re
 		rc = sink_publish(&s.sink, spec, result, s.err);
 	note_end(&s.note);
 	archive_entry_free(s.entry);
-	if (rc && s.archive)
-		archive_write_fail(s.archive); /* do not write the rest of it */
+	s.abandoned = rc != 0;
 	archive_write_free(s.archive);
 	if (rc)
 		result->name[0] = '\0';

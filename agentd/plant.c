@@ -188,12 +188,12 @@ open_directory(struct plant *p, const char *path, size_t len)
 static int
 open_parent(struct plant *p, const char *path, const char **name, struct err *err)
 {
-	if (!is_inside(path))
-		return refuse(err, path, "this path could lead out of the folder");
 	const char *slash = strrchr(path, '/');
-	int rc = open_directory(p, path, slash ? (size_t)(slash - path) : 0);
 
 	*name = slash ? slash + 1 : path;
+	if (!is_inside(path))
+		return refuse(err, path, "this path could lead out of the folder");
+	int rc = open_directory(p, path, slash ? (size_t)(slash - path) : 0);
 	if (rc == -ENOENT || rc == -ENOTDIR || rc == -ELOOP)
 		return refuse(err, path, "it is in nothing that was a directory before");
 	if (rc) {
@@ -274,10 +274,12 @@ remember_directory(struct plant *p, const struct plant_spec *s)
 		p->late = grown;
 		p->late_cap = cap;
 	}
-	char *path = strdup(p->path);
-	if (!path)
+	struct late *l = &p->late[p->nlate];
+	*l = (struct late){ NULL, s->mode, s->uid, s->gid, s->mtime };
+	l->path = strdup(p->path);
+	if (!l->path)
 		return -ENOMEM;
-	p->late[p->nlate++] = (struct late){ path, s->mode, s->uid, s->gid, s->mtime };
+	p->nlate++;
 	return 0;
 }
 
@@ -332,7 +334,7 @@ make(struct plant *p, const struct plant_spec *s, const char *name)
 static int
 make_link(struct plant *p, const struct plant_spec *s, const char *name, struct err *err)
 {
-	const char *old = NULL;
+	const char *old = s->hardlink;
 	int dir = fcntl(p->dir, F_DUPFD_CLOEXEC, 0);
 	int rc = dir < 0 ? -errno : open_parent(p, s->hardlink, &old, err);
 

@@ -214,7 +214,9 @@ read_names(int dir, size_t *n)
 	for (const struct dirent *e; d && (e = readdir(d));) {
 		if (!strcmp(e->d_name, ".") || !strcmp(e->d_name, ".."))
 			continue;
-		names = realloc(names, (*n + 1) * sizeof(*names));
+		char **grown = realloc(names, (*n + 1) * sizeof(*names));
+		must(grown, "memory");
+		names = grown;
 		names[(*n)++] = strdup(e->d_name);
 	}
 	if (d)

@@ -28,8 +28,9 @@ static unsigned number;
 static struct checkpoint_spec
 spec_of(const char *state)
 {
+	number++;
 	return (struct checkpoint_spec){ .store = store, .state = state, .attempt = 1,
-					 .owner = "k3v9x2m4q8wz", .number = ++number,
+					 .owner = "k3v9x2m4q8wz", .number = number,
 					 .taken = 1700000000 };
 }
 

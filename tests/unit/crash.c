@@ -38,6 +38,8 @@ static _Atomic int calls_left = NEVER;
 static int strike; /* an errno, DIE, or CORRUPT */
 static bool struck_at_write;
 
+/* the linker wants these names */
+/* NOLINTBEGIN(bugprone-reserved-identifier,cert-dcl37-c,cert-dcl51-cpp) */
 ssize_t
 __real_write(int fd, const void *data, size_t size);
 ssize_t
@@ -54,6 +56,7 @@ int
 __real_futimens(int fd, const struct timespec times[2]);
 int
 __wrap_futimens(int fd, const struct timespec times[2]);
+/* NOLINTEND(bugprone-reserved-identifier,cert-dcl37-c,cert-dcl51-cpp) */
 
 /* True when this call is to fail; does not come back when it is the last one. */
 static bool
