@@ -31,6 +31,10 @@ enum {
 	BLOCK = 1 << 20, /* one read(2) or write(2) */
 	THREADS_MAX = 8, /* of zstd, each with some 20 MB */
 	NAMED = 4,	 /* so many are named in a note, the others counted */
+	/* libarchive reads at most 1 MiB of what tar keeps beside an entry: path, target, and
+	 * attributes, which take up to three times their size there */
+	PATH_BYTES_MAX = 100000,
+	XATTR_BYTES_MAX = 150000,
 };
 
 /* ---- names ---- */
@@ -143,6 +147,7 @@ struct saving {
 	struct tree_links *links;
 	struct note note;
 	int64_t spent;
+	size_t xattr_bytes; /* of the present entry */
 	char *buf;
 	struct segment *segments;
 	size_t nsegments, segments_cap;
@@ -288,9 +293,12 @@ put_data(struct saving *s, int fd, const char *path, int64_t size)
 
 			if (n < 0 && errno == EINTR)
 				continue;
-			if (n < 0)
+			/* another kind of file has its name by now, or none */
+			bool other = n < 0 && (errno == EISDIR || errno == ESPIPE ||
+					       errno == EINVAL || errno == ESTALE);
+			if (n < 0 && !other)
 				return workspace_failed(s, -errno, path);
-			if (n == 0) {
+			if (n == 0 || other) {
 				note_path(&s->note, path, "cut meanwhile");
 				return 0;
 			}
@@ -304,15 +312,6 @@ put_data(struct saving *s, int fd, const char *path, int64_t size)
 	return put_hole(s, size - at);
 }
 
-static int
-save_xattr(void *arg, const char *name, const void *value, size_t size)
-{
-	struct saving *s = arg;
-
-	archive_entry_xattr_add_entry(s->entry, name, value, size);
-	return save_spend(s, (int64_t)size);
-}
-
 /* Leave something out. */
 static int
 skip(struct saving *s, const char *path, const char *what)
@@ -320,6 +319,19 @@ skip(struct saving *s, const char *path, const char *what)
 	note_path(&s->note, path, what);
 	s->result->skipped++;
 	return 0;
+}
+
+static int
+save_xattr(void *arg, const char *name, const void *value, size_t size)
+{
+	struct saving *s = arg;
+
+	bool told = s->xattr_bytes > XATTR_BYTES_MAX;
+	s->xattr_bytes += size + strlen(name);
+	if (s->xattr_bytes > XATTR_BYTES_MAX)
+		return told ? 0 : skip(s, archive_entry_pathname(s->entry), "some attributes");
+	archive_entry_xattr_add_entry(s->entry, name, value, size);
+	return save_spend(s, (int64_t)size);
 }
 
 static int
@@ -417,6 +429,9 @@ save_entry(void *arg, const struct tree_entry *e)
 	struct saving *s = arg;
 	const struct stat *st = &e->st;
 
+	if (strlen(e->path) > PATH_BYTES_MAX)
+		return skip(s, e->path, "its path is too long");
+	s->xattr_bytes = 0;
 	archive_entry_clear(s->entry);
 	archive_entry_copy_pathname(s->entry, e->path);
 	archive_entry_set_filetype(s->entry, st->st_mode & S_IFMT);

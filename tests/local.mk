@@ -47,6 +47,7 @@ mount_tests = \
 	tests/mount/1000-agentd.t \
 	tests/mount/1100-run.t \
 	tests/mount/1200-million.t \
+	tests/mount/1310-checkpoint-tool.t \
 	# end of mount tests
 
 # what distcheck runs (configure --enable-quick-check): that everything needed was shipped

@@ -28,7 +28,8 @@ static int
 save(const char *store, const char *state, bool gzip)
 {
 	struct checkpoint_spec s = { .store = store, .state = state, .attempt = 1,
-				     .owner = "archiver", .number = (unsigned)getpid() % 100000000,
+				     .owner = "archiver",
+				     .number = (unsigned)(now_read().boot_ms % 1000000000),
 				     .gzip = gzip, .taken = time(NULL) };
 	struct checkpoint_result r;
 	struct err err = { "" };

@@ -13,12 +13,15 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
 #include <xxhash.h>
 
@@ -336,6 +339,99 @@ hostile(void)
 	remove_folder(into);
 }
 
+/* ---- a tree that is written meanwhile ---- */
+
+/* Change it in every way, until we are killed. */
+static int
+restless(void *arg)
+{
+	const char *dir = arg;
+	static char data[200000];
+
+	srandom(7);
+	for (int i = 1; i < INT_MAX; i++) {
+		char a[300];
+		char b[300];
+
+		if (i % 100 == 0) { /* directories are moved into directories for ever otherwise */
+			int fd = open(dir, O_RDONLY | O_DIRECTORY);
+			tree_empty(fd);
+			close(fd);
+		}
+
+		snprintf(a, sizeof(a), "%s/%ld", dir, random() % 12);
+		snprintf(b, sizeof(b), "%s/%ld/%ld", dir, random() % 12, random() % 3);
+		switch (random() % 9) {
+		case 0:
+		case 1: {
+			int fd = open(random() % 2 ? a : b, O_WRONLY | O_CREAT | O_NONBLOCK, 0600);
+			if (fd >= 0 && write(fd, data, (size_t)(random() % (long)sizeof(data))) < 0)
+				unlink(a);
+			close(fd);
+			break;
+		}
+		case 2:
+			truncate(a, random() % 300000);
+			break;
+		case 3:
+			rename(a, b);
+			break;
+		case 4:
+			rename(b, a);
+			break;
+		case 5:
+			unlink(a);
+			rmdir(a);
+			break;
+		case 6:
+			mkdir(a, 0700);
+			mkdir(b, 0700);
+			break;
+		case 7:
+			symlink("nowhere", a);
+			mkfifo(b, 0600);
+			break;
+		default:
+			link(a, b);
+		}
+	}
+	return 0;
+}
+
+static void
+restlessness(void)
+{
+	char dir[280];
+	char into[280];
+	struct err e = { "" };
+	int good = 0;
+
+	snprintf(dir, sizeof(dir), "%s/restless", scratch_dir());
+	snprintf(into, sizeof(into), "%s/restless.copy", scratch_dir());
+	mkdir(dir, 0700);
+	pid_t pid = fork();
+	if (pid == 0)
+		_exit(restless(dir));
+	for (int i = 0; i < 60; i++) {
+		struct checkpoint_spec s = spec_of(dir);
+		struct checkpoint_result r;
+		struct restore_result got;
+		int rc = checkpoint_save(&s, &r, &e);
+
+		if (!rc)
+			rc = restore(r.name, into, 0, &got, &e);
+		good += !rc;
+		if (rc)
+			diag("%d: %s", rc, e.text);
+		remove_folder(into);
+	}
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+	ok(good == 60, "of a tree that somebody changes in every way each archive is whole, %d of 60",
+	   good);
+	remove_folder(dir);
+}
+
 /* ---- damage ---- */
 
 static void
@@ -433,6 +529,7 @@ main(void)
 	left_out();
 	limits();
 	hostile();
+	restlessness();
 	damage();
 	return done_testing();
 }

@@ -15,6 +15,7 @@
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/xattr.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -393,6 +394,20 @@ clone_on(void *arg)
 	if (good)
 		diag("%s: %lld files", fs, (long long)a.files);
 	good = good && tree_clone(odd, copy, &e) == -EEXIST && count_names(copy, "plain") == 1;
+	/* more attributes than tar can hold */
+	char *value = calloc(1, 50000);
+	for (int i = 0; value && i < 30; i++) {
+		char name[32];
+
+		snprintf(name, sizeof(name), "user.large%d", i);
+		if (setxattr(at(copy, "empty"), name, value, 50000, 0))
+			break; /* not here */
+	}
+	free(value);
+	struct restore_result r;
+	s.number = 3;
+	good = good && !checkpoint_save(&s, &b, &e) && !checkpoint_verify(store, b.name, &r, &e);
+	diag("%s: %s %s", fs, b.note, e.text);
 	umount2(dir, MNT_DETACH);
 	return good ? 0 : 1;
 }
