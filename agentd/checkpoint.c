@@ -93,7 +93,7 @@ checkpoint_parse_temporary(const char *name, struct checkpoint_id *id, long *pid
 
 /* ---- notes ---- */
 
-/* "left out: a (a socket), b (a device) and 3 more; ..." */
+/* "a (a socket), b (a device) and 3 more" */
 struct note {
 	char *text;
 	size_t size, len;
@@ -131,7 +131,7 @@ note_end(struct note *n)
 		note_add(n, " and %" PRId64 " more", n->count - NAMED);
 }
 
-/* ---- writing: the folder's side ---- */
+/* ---- data ---- */
 
 struct segment {
 	int64_t offset, size;
@@ -300,7 +300,8 @@ put_data(struct saving *s, int fd, const char *path, int64_t size)
 				return workspace_failed(s, -errno, path);
 			if (n == 0 || other) {
 				note_path(&s->note, path, "cut meanwhile");
-				return 0;
+				/* zeros for the rest, of which libarchive needs to see the first */
+				return put(s, "", 1);
 			}
 			rc = put(s, s->buf, (size_t)n);
 			left -= n;
@@ -311,6 +312,8 @@ put_data(struct saving *s, int fd, const char *path, int64_t size)
 	}
 	return put_hole(s, size - at);
 }
+
+/* ---- entries ---- */
 
 /* Leave something out. */
 static int
@@ -353,7 +356,7 @@ save_file(struct saving *s, const struct tree_entry *e)
 {
 	int fd = tree_open_file(e);
 
-	if (fd == -ENOENT || fd == -ELOOP)
+	if (fd == -ENOENT || fd == -ELOOP || fd == -ENXIO || fd == -ESTALE)
 		return 0; /* it is gone, or something else by now */
 	if (fd == -EACCES || fd == -EPERM)
 		return skip(s, e->path, "not readable");
@@ -454,12 +457,15 @@ save_entry(void *arg, const struct tree_entry *e)
 	return rc;
 }
 
+/* ---- the archive ---- */
+
 /* The processors that we may use, which on a shared node are not all that are there. */
 static int
 processors(void)
 {
 	cpu_set_t set;
-	int n = sched_getaffinity(0, sizeof(set), &set) < 0 ? 1 : CPU_COUNT(&set);
+	/* the set is too small for a machine with more than 1024 */
+	int n = sched_getaffinity(0, sizeof(set), &set) < 0 ? THREADS_MAX : CPU_COUNT(&set);
 
 	return n > THREADS_MAX ? THREADS_MAX : n;
 }

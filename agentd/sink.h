@@ -20,7 +20,7 @@ struct sink {
 	bool running;
 	XXH3_state_t *hash;
 	int64_t bytes, pushed;
-	int code; /* why writing failed */
+	_Atomic int code; /* why writing failed */
 };
 
 /* Make the store if there is none, and a temporary file in it. 0 or an errno; in any case
