@@ -371,7 +371,7 @@ static void
 cut_files(void)
 {
 	struct checkpoint_result r;
-	struct restore_result got;
+	struct restore_result got = { 0 };
 	struct err e = { "" };
 	char sparse[320];
 	int good = 0;
