@@ -443,6 +443,7 @@ private_mounts(void)
 {
 	char map[64];
 	uid_t uid = geteuid();
+	gid_t gid = getegid();
 
 	if (uid == 0) {
 		if (unshare(CLONE_NEWNS))
@@ -452,6 +453,10 @@ private_mounts(void)
 			return false;
 		snprintf(map, sizeof(map), "0 %u 1", uid);
 		if (!write_text("/proc/self/uid_map", map))
+			return false;
+		snprintf(map, sizeof(map), "0 %u 1", gid);
+		if (!write_text("/proc/self/setgroups", "deny") ||
+		    !write_text("/proc/self/gid_map", map))
 			return false;
 	}
 	return !mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL);
