@@ -31,6 +31,7 @@ struct plant {
 	int64_t limit, spent, bytes, entries, compromises;
 	mode_t umask;
 	uid_t uid;
+	gid_t egid;
 	gid_t gid; /* of what is created */
 	bool as_root;
 	/* the directory that was used last, for entries that follow each other */
@@ -75,8 +76,8 @@ plant_new(int root, int64_t limit)
 
 	if (!p)
 		return NULL;
-	*p = (struct plant){ .root = root, .limit = limit, .uid = geteuid(), .gid = getegid(),
-			     .as_root = geteuid() == 0, .dir = -1, .fd = -1 };
+	*p = (struct plant){ .root = root, .limit = limit, .uid = geteuid(), .egid = getegid(),
+			     .gid = getegid(), .as_root = geteuid() == 0, .dir = -1, .fd = -1 };
 	if (!fstat(root, &st) && st.st_mode & S_ISGID)
 		p->gid = st.st_gid;
 	p->umask = umask(0);
@@ -234,7 +235,7 @@ dress(struct plant *p, int fd, const char *path, mode_t mode, uid_t uid, gid_t g
 	}
 	if (!S_ISDIR(mode) && uid != p->uid)
 		mode &= (mode_t)~S_ISUID;
-	if (!S_ISDIR(mode) && gid != getegid())
+	if (!S_ISDIR(mode) && gid != p->egid)
 		mode &= (mode_t)~S_ISGID;
 	if ((!mode_is_set || mode & 07000) && fchmod(fd, mode & 07777) < 0)
 		return failed(err, path);
