@@ -1,5 +1,5 @@
 /*
- * checkpoint.c - a folder becomes an archive: tree_walk() gives entries, libarchive makes tar of
+ * checkpoint.c - a folder becomes an archive: folder_walk() gives entries, libarchive makes tar of
  * them and compresses it in threads, and its blocks go to the sink. This and restore.c are the
  * only files that know libarchive.
  */
@@ -10,7 +10,7 @@
 #include "clock.h"
 #include "plant.h"
 #include "sink.h"
-#include "tree.h"
+#include "folder.h"
 
 #include <archive.h>
 #include <archive_entry.h>
@@ -120,7 +120,7 @@ note_path(struct note *n, const char *path, const char *what)
 	char buf[60];
 
 	if (n->count++ < NAMED)
-		note_add(n, "%s%s (%s)", n->len ? ", " : "", tree_print(path, buf, sizeof(buf)),
+		note_add(n, "%s%s (%s)", n->len ? ", " : "", folder_print(path, buf, sizeof(buf)),
 			 what);
 }
 
@@ -144,7 +144,7 @@ struct saving {
 	struct archive *archive;
 	struct archive_entry *entry;
 	struct sink sink;
-	struct tree_links *links;
+	struct folder_links *links;
 	struct note note;
 	int64_t spent;
 	size_t xattr_bytes; /* of the present entry */
@@ -173,7 +173,7 @@ workspace_failed(const struct saving *s, int code, const char *path)
 	char buf[160];
 
 	return err_set(s->err, code, "the workspace cannot be read: %s: %s",
-		       tree_print(path, buf, sizeof(buf)), strerror(-code));
+		       folder_print(path, buf, sizeof(buf)), strerror(-code));
 }
 
 static int
@@ -352,9 +352,9 @@ save_header(struct saving *s)
 }
 
 static int
-save_file(struct saving *s, const struct tree_entry *e)
+save_file(struct saving *s, const struct folder_entry *e)
 {
-	int fd = tree_open_file(e);
+	int fd = folder_open_file(e);
 
 	if (fd == -ENOENT || fd == -ELOOP || fd == -ENXIO || fd == -ESTALE)
 		return 0; /* it is gone, or something else by now */
@@ -373,7 +373,7 @@ save_file(struct saving *s, const struct tree_entry *e)
 			archive_entry_sparse_add_entry(s->entry, 0, 0);
 	}
 	if (!rc)
-		rc = tree_xattrs(fd, save_xattr, s);
+		rc = folder_xattrs(fd, save_xattr, s);
 	if (!rc)
 		rc = save_header(s);
 	if (!rc)
@@ -384,7 +384,7 @@ save_file(struct saving *s, const struct tree_entry *e)
 }
 
 static int
-save_link(struct saving *s, const struct tree_entry *e)
+save_link(struct saving *s, const struct folder_entry *e)
 {
 	char target[4096];
 	ssize_t n = readlinkat(e->dir, e->name, target, sizeof(target) - 1);
@@ -397,18 +397,18 @@ save_link(struct saving *s, const struct tree_entry *e)
 }
 
 static int
-save_directory(struct saving *s, const struct tree_entry *e)
+save_directory(struct saving *s, const struct folder_entry *e)
 {
 	if (e->foreign)
 		return skip(s, e->path, "another file system");
 	if (e->locked)
 		skip(s, e->path, "not readable");
-	int rc = e->locked ? 0 : tree_xattrs(e->fd, save_xattr, s);
+	int rc = e->locked ? 0 : folder_xattrs(e->fd, save_xattr, s);
 	return rc ? rc : save_header(s);
 }
 
 static int
-save_type(struct saving *s, const struct tree_entry *e)
+save_type(struct saving *s, const struct folder_entry *e)
 {
 	switch (e->st.st_mode & S_IFMT) {
 	case S_IFREG:
@@ -427,7 +427,7 @@ save_type(struct saving *s, const struct tree_entry *e)
 }
 
 static int
-save_entry(void *arg, const struct tree_entry *e)
+save_entry(void *arg, const struct folder_entry *e)
 {
 	struct saving *s = arg;
 	const struct stat *st = &e->st;
@@ -445,7 +445,7 @@ save_entry(void *arg, const struct tree_entry *e)
 	archive_entry_set_size(s->entry, 0);
 	if (st->st_nlink < 2 || S_ISDIR(st->st_mode))
 		return save_type(s, e);
-	const char *first = tree_links_find(s->links, st);
+	const char *first = folder_links_find(s->links, st);
 	if (first) {
 		archive_entry_copy_hardlink(s->entry, first);
 		return save_header(s);
@@ -453,7 +453,7 @@ save_entry(void *arg, const struct tree_entry *e)
 	int64_t before = s->result->files;
 	int rc = save_type(s, e);
 	if (!rc && s->result->files > before)
-		tree_links_add(s->links, st, e->path);
+		folder_links_add(s->links, st, e->path);
 	return rc;
 }
 
@@ -511,14 +511,14 @@ open_archive(struct saving *s)
 static int
 write_archive(struct saving *s)
 {
-	const struct tree_visitor v = { .enter = save_entry, .arg = s };
+	const struct folder_visitor v = { .enter = save_entry, .arg = s };
 	int root = open(s->spec->state, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
 	if (root < 0)
 		return workspace_failed(s, -errno, s->spec->state);
 	int rc = open_archive(s);
 	if (!rc)
-		rc = tree_walk(root, &v);
+		rc = folder_walk(root, &v);
 	if (!rc && archive_write_close(s->archive) < ARCHIVE_WARN)
 		rc = archive_code(s);
 	if (!rc && sink_finish(&s->sink))
@@ -542,7 +542,7 @@ checkpoint_save(const struct checkpoint_spec *spec, struct checkpoint_result *re
 	s.note = (struct note){ .text = result->note, .size = sizeof(result->note) };
 	s.archive = archive_write_new();
 	s.entry = archive_entry_new();
-	s.links = tree_links_new();
+	s.links = folder_links_new();
 	s.buf = malloc(BLOCK);
 	int rc = sink_open(&s.sink, spec);
 	if (rc)
@@ -561,7 +561,7 @@ checkpoint_save(const struct checkpoint_spec *spec, struct checkpoint_result *re
 	if (rc)
 		result->name[0] = '\0';
 	sink_close(&s.sink);
-	tree_links_free(s.links);
+	folder_links_free(s.links);
 	if (s.zeros)
 		munmap((void *)(uintptr_t)s.zeros, s.nzeros);
 	free(s.segments);

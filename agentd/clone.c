@@ -3,7 +3,7 @@
  */
 #include <config.h>
 
-#include "tree.h"
+#include "folder.h"
 
 #include "plant.h"
 
@@ -15,7 +15,7 @@
 
 struct cloning {
 	struct plant *plant;
-	struct tree_links *links;
+	struct folder_links *links;
 	struct err *err;
 };
 
@@ -28,9 +28,9 @@ clone_xattr(void *arg, const char *name, const void *value, size_t size)
 }
 
 static int
-clone_file(struct cloning *c, const struct tree_entry *e, const struct plant_spec *spec)
+clone_file(struct cloning *c, const struct folder_entry *e, const struct plant_spec *spec)
 {
-	int fd = tree_open_file(e);
+	int fd = folder_open_file(e);
 
 	if (fd == -ENOENT || fd == -ELOOP)
 		return 0; /* it is gone, or something else by now */
@@ -40,7 +40,7 @@ clone_file(struct cloning *c, const struct tree_entry *e, const struct plant_spe
 		return fd;
 	int rc = plant_entry(c->plant, spec, c->err);
 	if (!rc)
-		rc = tree_xattrs(fd, clone_xattr, c);
+		rc = folder_xattrs(fd, clone_xattr, c);
 	if (!rc && spec->size)
 		rc = plant_share(c->plant, fd, c->err);
 	close(fd);
@@ -51,7 +51,7 @@ clone_file(struct cloning *c, const struct tree_entry *e, const struct plant_spe
 }
 
 static int
-clone_entry(void *arg, const struct tree_entry *e)
+clone_entry(void *arg, const struct folder_entry *e)
 {
 	struct cloning *c = arg;
 	char target[4096] = "";
@@ -70,22 +70,22 @@ clone_entry(void *arg, const struct tree_entry *e)
 	}
 	bool several = e->st.st_nlink > 1 && !S_ISDIR(spec.mode);
 	if (several)
-		spec.hardlink = tree_links_find(c->links, &e->st);
+		spec.hardlink = folder_links_find(c->links, &e->st);
 	int64_t before = plant_entries(c->plant);
 	int rc = S_ISREG(spec.mode) && !spec.hardlink ? clone_file(c, e, &spec) :
 							plant_entry(c->plant, &spec, c->err);
 	if (!rc && S_ISDIR(spec.mode))
-		rc = tree_xattrs(e->fd, clone_xattr, c);
+		rc = folder_xattrs(e->fd, clone_xattr, c);
 	if (!rc && several && !spec.hardlink && plant_entries(c->plant) > before)
-		tree_links_add(c->links, &e->st, e->path);
+		folder_links_add(c->links, &e->st, e->path);
 	return rc;
 }
 
 int
-tree_clone(const char *state, const char *copy, struct err *err)
+folder_clone(const char *state, const char *copy, struct err *err)
 {
-	struct cloning c = { .links = tree_links_new(), .err = err };
-	const struct tree_visitor v = { .enter = clone_entry, .arg = &c };
+	struct cloning c = { .links = folder_links_new(), .err = err };
+	const struct folder_visitor v = { .enter = clone_entry, .arg = &c };
 	int from = open(state, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	int rc = from < 0 ? -errno : 0;
 	int to = -1;
@@ -100,12 +100,12 @@ tree_clone(const char *state, const char *copy, struct err *err)
 	}
 	if (!rc) {
 		c.plant = plant_new(to, 0);
-		rc = c.plant && c.links ? tree_walk(from, &v) : -ENOMEM;
+		rc = c.plant && c.links ? folder_walk(from, &v) : -ENOMEM;
 		if (!rc)
 			rc = plant_finish(c.plant, err);
 		plant_free(c.plant);
 		if (rc)
-			tree_empty(to);
+			folder_empty(to);
 	}
 	if (rc && made)
 		rmdir(copy);
@@ -113,7 +113,7 @@ tree_clone(const char *state, const char *copy, struct err *err)
 		close(from);
 	if (to >= 0)
 		close(to);
-	tree_links_free(c.links);
+	folder_links_free(c.links);
 	if (rc)
 		err_set(err, rc, "%s cannot be cloned: %s", state, strerror(-rc));
 	return rc;

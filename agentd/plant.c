@@ -5,7 +5,7 @@
 
 #include "plant.h"
 
-#include "tree.h"
+#include "folder.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -56,7 +56,7 @@ refuse(struct err *err, const char *path, const char *why)
 {
 	char buf[160];
 
-	return err_set(err, -EBADMSG, "%s: %s", tree_print(path, buf, sizeof(buf)), why);
+	return err_set(err, -EBADMSG, "%s: %s", folder_print(path, buf, sizeof(buf)), why);
 }
 
 static int
@@ -65,7 +65,7 @@ failed(struct err *err, const char *path)
 	int code = errno;
 	char buf[160];
 
-	return err_set(err, -code, "%s: %s", tree_print(path, buf, sizeof(buf)), strerror(code));
+	return err_set(err, -code, "%s: %s", folder_print(path, buf, sizeof(buf)), strerror(code));
 }
 
 struct plant *
@@ -214,7 +214,7 @@ spend(struct plant *p, int64_t bytes, const char *path, struct err *err)
 	p->spent += bytes;
 	if (p->limit && p->spent > p->limit)
 		return err_set(err, -EFBIG, "%s: with it there is more than the limit of %lld bytes",
-			       tree_print(path, buf, sizeof(buf)), (long long)p->limit);
+			       folder_print(path, buf, sizeof(buf)), (long long)p->limit);
 	return 0;
 }
 

@@ -9,7 +9,7 @@
 
 #include "plant.h"
 #include "relay.h"
-#include "tree.h"
+#include "folder.h"
 
 #include <archive.h>
 #include <archive_entry.h>
@@ -283,7 +283,7 @@ checkpoint_verify(const char *store, const char *name, struct restore_result *re
 }
 
 static int
-stop_at_any(void *arg, const struct tree_entry *e)
+stop_at_any(void *arg, const struct folder_entry *e)
 {
 	(void)arg;
 	return strcmp(e->path, ".") != 0 ? -ENOTEMPTY : 0;
@@ -293,8 +293,8 @@ int
 checkpoint_restore(const char *store, const char *name, int into, int64_t limit,
 		   struct restore_result *result, struct err *err)
 {
-	const struct tree_visitor v = { .enter = stop_at_any };
-	int rc = tree_walk(into, &v);
+	const struct folder_visitor v = { .enter = stop_at_any };
+	int rc = folder_walk(into, &v);
 
 	*result = (struct restore_result){ 0 };
 	if (rc)
@@ -309,6 +309,6 @@ checkpoint_restore(const char *store, const char *name, int into, int64_t limit,
 			 (long long)plant_compromises(p));
 	plant_free(p);
 	if (rc)
-		tree_empty(into);
+		folder_empty(into);
 	return rc;
 }

@@ -391,7 +391,7 @@ store_remove(const char *store)
 
 	if (dir < 0)
 		return dir == -ENOENT ? 0 : dir;
-	int rc = tree_empty(dir);
+	int rc = folder_empty(dir);
 	close(dir);
 	if (rmdir(store) < 0 && errno != ENOENT && !rc)
 		rc = -errno;

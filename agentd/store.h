@@ -30,7 +30,7 @@
 #define RASER_STORE_H
 
 #include "checkpoint.h"
-#include "tree.h"
+#include "folder.h"
 
 #include <stddef.h>
 

@@ -5,7 +5,7 @@
 
 #include "checkpoint.h"
 #include "tap.h"
-#include "tree.h"
+#include "folder.h"
 #include "trees.h"
 
 #include <archive.h>
@@ -55,7 +55,7 @@ remove_folder(const char *path)
 	int fd = open(path, O_RDONLY | O_DIRECTORY);
 
 	if (fd >= 0)
-		tree_empty(fd);
+		folder_empty(fd);
 	close(fd);
 	rmdir(path);
 }
@@ -355,7 +355,7 @@ restless(void *arg)
 
 		if (i % 100 == 0) { /* directories are moved into directories for ever otherwise */
 			int fd = open(dir, O_RDONLY | O_DIRECTORY);
-			tree_empty(fd);
+			folder_empty(fd);
 			close(fd);
 		}
 

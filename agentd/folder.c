@@ -1,12 +1,12 @@
 /*
- * tree.c - walking a tree, and what needs no more than that: emptying it, its fingerprint.
+ * folder.c - walking a tree, and what needs no more than that: emptying it, its fingerprint.
  *
  * The walk keeps its own stack, so depth costs memory only. It holds one descriptor a level down
  * to FDS_KEPT; below, the way up is "..", checked by the inode number.
  */
 #include <config.h>
 
-#include "tree.h"
+#include "folder.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -37,7 +37,7 @@ struct level {
 };
 
 struct walk {
-	const struct tree_visitor *v;
+	const struct folder_visitor *v;
 	struct level *levels;
 	size_t depth, cap;
 	char *path;
@@ -190,7 +190,7 @@ extend_path(struct walk *w, const char *name)
 
 /* Open a directory of the walk, also one that its owner has locked himself out of. */
 static int
-open_directory(const struct walk *w, const struct tree_entry *e, bool *opened)
+open_directory(const struct walk *w, const struct folder_entry *e, bool *opened)
 {
 	mode_t need = w->v->change ? 0700 : 0500;
 	const int flags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
@@ -206,7 +206,7 @@ static int
 visit(struct walk *w, const char *name)
 {
 	size_t len = extend_path(w, name);
-	struct tree_entry e = { .dir = w->levels[w->depth - 1].fd, .name = name, .fd = -1 };
+	struct folder_entry e = { .dir = w->levels[w->depth - 1].fd, .name = name, .fd = -1 };
 	bool opened = false;
 
 	if (!len)
@@ -241,7 +241,7 @@ leave(struct walk *w)
 	w->path[l->path_len] = '\0';
 	if (!rc && w->v->leave) {
 		const char *slash = strrchr(w->path, '/');
-		struct tree_entry e = { .dir = l->fd, .name = ".", .path = ".", .fd = l->fd,
+		struct folder_entry e = { .dir = l->fd, .name = ".", .path = ".", .fd = l->fd,
 					.st = l->st };
 
 		if (w->depth > 1) {
@@ -256,10 +256,10 @@ leave(struct walk *w)
 }
 
 int
-tree_walk(int root, const struct tree_visitor *v)
+folder_walk(int root, const struct folder_visitor *v)
 {
 	struct walk w = { .v = v, .path = calloc(1, 256), .path_cap = 256 };
-	struct tree_entry e = { .dir = root, .name = ".", .path = ".", .fd = root };
+	struct folder_entry e = { .dir = root, .name = ".", .path = ".", .fd = root };
 	int rc = w.path ? 0 : -ENOMEM;
 
 	if (!rc && fstat(root, &e.st) < 0)
@@ -288,14 +288,14 @@ tree_walk(int root, const struct tree_visitor *v)
 
 /* Go on after an error, remember the first. */
 static void
-remove_one(int *first, const struct tree_entry *e, int flags)
+remove_one(int *first, const struct folder_entry *e, int flags)
 {
 	if (unlinkat(e->dir, e->name, flags) < 0 && errno != ENOENT && !*first)
 		*first = -errno;
 }
 
 static int
-remove_enter(void *arg, const struct tree_entry *e)
+remove_enter(void *arg, const struct folder_entry *e)
 {
 	if (e->fd < 0)
 		remove_one(arg, e, S_ISDIR(e->st.st_mode) ? AT_REMOVEDIR : 0);
@@ -303,7 +303,7 @@ remove_enter(void *arg, const struct tree_entry *e)
 }
 
 static int
-remove_leave(void *arg, const struct tree_entry *e)
+remove_leave(void *arg, const struct folder_entry *e)
 {
 	if (strcmp(e->path, ".") != 0)
 		remove_one(arg, e, AT_REMOVEDIR);
@@ -311,12 +311,12 @@ remove_leave(void *arg, const struct tree_entry *e)
 }
 
 int
-tree_empty(int root)
+folder_empty(int root)
 {
 	int first = 0;
-	const struct tree_visitor v = { .enter = remove_enter, .leave = remove_leave,
+	const struct folder_visitor v = { .enter = remove_enter, .leave = remove_leave,
 					.arg = &first, .change = true };
-	int rc = tree_walk(root, &v);
+	int rc = folder_walk(root, &v);
 
 	return rc ? rc : first;
 }
@@ -324,7 +324,7 @@ tree_empty(int root)
 /* ---- the fingerprint ---- */
 
 static int
-stamp_one(void *arg, const struct tree_entry *e)
+stamp_one(void *arg, const struct folder_entry *e)
 {
 	uint64_t *sum = arg;
 	const uint64_t facts[] = {
@@ -340,12 +340,12 @@ stamp_one(void *arg, const struct tree_entry *e)
 }
 
 uint64_t
-tree_stamp(const char *state)
+folder_stamp(const char *state)
 {
 	uint64_t sum = 0;
-	const struct tree_visitor v = { .enter = stamp_one, .arg = &sum };
+	const struct folder_visitor v = { .enter = stamp_one, .arg = &sum };
 	int fd = open(state, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	int rc = fd < 0 ? -errno : tree_walk(fd, &v);
+	int rc = fd < 0 ? -errno : folder_walk(fd, &v);
 
 	if (fd >= 0)
 		close(fd);
@@ -357,7 +357,7 @@ tree_stamp(const char *state)
 /* ---- for those who copy ---- */
 
 int
-tree_open_file(const struct tree_entry *e)
+folder_open_file(const struct folder_entry *e)
 {
 	const int flags = O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
 	int fd = openat(e->dir, e->name, flags);
@@ -380,7 +380,7 @@ tree_open_file(const struct tree_entry *e)
 }
 
 int
-tree_xattrs(int fd, tree_xattr_fn *fn, void *arg)
+folder_xattrs(int fd, folder_xattr_fn *fn, void *arg)
 {
 	char names[1024];
 	char *list = names;
@@ -423,7 +423,7 @@ tree_xattrs(int fd, tree_xattr_fn *fn, void *arg)
 }
 
 const char *
-tree_print(const char *path, char *buf, size_t size)
+folder_print(const char *path, char *buf, size_t size)
 {
 	size_t len = strlen(path);
 	const char *from = len < size ? path : path + len - size + 4;
@@ -436,7 +436,7 @@ tree_print(const char *path, char *buf, size_t size)
 }
 
 /* A table of open addresses; a slot without a path is free. */
-struct tree_links {
+struct folder_links {
 	struct link {
 		dev_t dev;
 		ino_t ino;
@@ -445,14 +445,14 @@ struct tree_links {
 	size_t n, cap;
 };
 
-struct tree_links *
-tree_links_new(void)
+struct folder_links *
+folder_links_new(void)
 {
-	return calloc(1, sizeof(struct tree_links));
+	return calloc(1, sizeof(struct folder_links));
 }
 
 void
-tree_links_free(struct tree_links *l)
+folder_links_free(struct folder_links *l)
 {
 	if (!l)
 		return;
@@ -474,13 +474,13 @@ slot_of(struct link *slots, size_t cap, dev_t dev, ino_t ino)
 }
 
 const char *
-tree_links_find(const struct tree_links *l, const struct stat *st)
+folder_links_find(const struct folder_links *l, const struct stat *st)
 {
 	return l->cap ? slot_of(l->slots, l->cap, st->st_dev, st->st_ino)->path : NULL;
 }
 
 void
-tree_links_add(struct tree_links *l, const struct stat *st, const char *path)
+folder_links_add(struct folder_links *l, const struct stat *st, const char *path)
 {
 	if (l->n * 2 >= l->cap) {
 		size_t cap = l->cap ? l->cap * 2 : 64;

@@ -1,12 +1,12 @@
 /*
- * tree.h - whole folders as somebody else filled them: walk, copy, empty, tell whether changed.
+ * folder.h - whole folders as somebody else filled them: walk, copy, empty, tell whether changed.
  *
  * An agent may have made anything: names of any bytes, paths longer than PATH_MAX, directories
  * that it locked itself out of. Nothing here follows a symbolic link, leaves the folder, or
  * enters another file system that is mounted in it. The checkpoints' side; needs no queue.
  */
-#ifndef RASER_TREE_H
-#define RASER_TREE_H
+#ifndef RASER_FOLDER_H
+#define RASER_FOLDER_H
 
 #include "log.h"
 
@@ -15,7 +15,7 @@
 #include <sys/stat.h>
 
 /* One thing in a tree. The root itself has name and path ".". */
-struct tree_entry {
+struct folder_entry {
 	int dir;	  /* the open directory that name is in; of the root: itself */
 	const char *name;
 	const char *path; /* from the root */
@@ -27,11 +27,11 @@ struct tree_entry {
 
 /* A non-zero return ends the walk and becomes its result. */
 typedef int
-tree_fn(void *arg, const struct tree_entry *e);
+folder_fn(void *arg, const struct folder_entry *e);
 
-struct tree_visitor {
-	tree_fn *enter; /* everything, a directory before what is in it */
-	tree_fn *leave; /* a directory after what is in it; may be NULL */
+struct folder_visitor {
+	folder_fn *enter; /* everything, a directory before what is in it */
+	folder_fn *leave; /* a directory after what is in it; may be NULL */
 	void *arg;
 	bool change; /* what is visited is to be changed: directories need to be writable */
 };
@@ -44,11 +44,11 @@ struct tree_visitor {
  * more than 64 levels deep was moved away while we were in it.
  */
 int
-tree_walk(int root, const struct tree_visitor *v);
+folder_walk(int root, const struct folder_visitor *v);
 
 /* Remove everything in an open directory; 0, or the first errno, and then what was left. */
 int
-tree_empty(int root);
+folder_empty(int root);
 
 /*
  * A fingerprint of names, types, modes, sizes, times (mtime and ctime in ns) and inode numbers:
@@ -57,7 +57,7 @@ tree_empty(int root);
  * not read changes by being looked at, so such a tree is never the same.
  */
 uint64_t
-tree_stamp(const char *state);
+folder_stamp(const char *state);
 
 /*
  * Make copy, which must not exist, a copy of state that shares its data (FICLONE; btrfs, xfs, and
@@ -67,36 +67,36 @@ tree_stamp(const char *state);
  * the file system cannot share, and any other errno: then nothing of copy is left.
  */
 int
-tree_clone(const char *state, const char *copy, struct err *err);
+folder_clone(const char *state, const char *copy, struct err *err);
 
 /* ---- for those who copy trees ---- */
 
 /* Which file had which path first: for names of files with several. */
-struct tree_links;
+struct folder_links;
 
-struct tree_links *
-tree_links_new(void);
+struct folder_links *
+folder_links_new(void);
 void
-tree_links_free(struct tree_links *l);
+folder_links_free(struct folder_links *l);
 /* The path that the same file was noted with before, or NULL. */
 const char *
-tree_links_find(const struct tree_links *l, const struct stat *st);
+folder_links_find(const struct folder_links *l, const struct stat *st);
 /* Note it; without memory for that its next name becomes a file of its own. */
 void
-tree_links_add(struct tree_links *l, const struct stat *st, const char *path);
+folder_links_add(struct folder_links *l, const struct stat *st, const char *path);
 
 /* Open a regular file for reading, if it is ours also when its mode forbids it; -errno. */
 int
-tree_open_file(const struct tree_entry *e);
+folder_open_file(const struct folder_entry *e);
 
 /* Call fn for each user.* attribute of fd, in the kernel's order, until it returns non-zero. */
 typedef int
-tree_xattr_fn(void *arg, const char *name, const void *value, size_t size);
+folder_xattr_fn(void *arg, const char *name, const void *value, size_t size);
 int
-tree_xattrs(int fd, tree_xattr_fn *fn, void *arg);
+folder_xattrs(int fd, folder_xattr_fn *fn, void *arg);
 
 /* A path as text for people: printable ASCII, anything else as '?', a long one cut in front. */
 const char *
-tree_print(const char *path, char *buf, size_t size);
+folder_print(const char *path, char *buf, size_t size);
 
 #endif
