@@ -31,6 +31,10 @@ enum {
 	BLOCK = 1 << 20, /* one read(2) or write(2) */
 	THREADS_MAX = 8, /* of zstd, each with some 20 MB */
 	NAMED = 4,	 /* so many are named in a note, the others counted */
+	/* libarchive reads at most 1 MiB of what tar keeps beside an entry: path, target, and
+	 * attributes, which take up to three times their size there */
+	PATH_BYTES_MAX = 100000,
+	XATTR_BYTES_MAX = 150000,
 };
 
 /* ---- names ---- */
@@ -89,7 +93,7 @@ checkpoint_parse_temporary(const char *name, struct checkpoint_id *id, long *pid
 
 /* ---- notes ---- */
 
-/* "left out: a (a socket), b (a device) and 3 more; ..." */
+/* "a (a socket), b (a device) and 3 more" */
 struct note {
 	char *text;
 	size_t size, len;
@@ -127,7 +131,7 @@ note_end(struct note *n)
 		note_add(n, " and %" PRId64 " more", n->count - NAMED);
 }
 
-/* ---- writing: the folder's side ---- */
+/* ---- data ---- */
 
 struct segment {
 	int64_t offset, size;
@@ -143,9 +147,11 @@ struct saving {
 	struct folder_links *links;
 	struct note note;
 	int64_t spent;
+	size_t xattr_bytes; /* of the present entry */
 	char *buf;
 	struct segment *segments;
 	size_t nsegments, segments_cap;
+	bool abandoned;	   /* freeing the archive writes its rest, which nobody wants any more */
 	const void *zeros; /* a large mapping of zeros */
 	size_t nzeros;
 };
@@ -287,11 +293,15 @@ put_data(struct saving *s, int fd, const char *path, int64_t size)
 
 			if (n < 0 && errno == EINTR)
 				continue;
-			if (n < 0)
+			/* another kind of file has its name by now, or none */
+			bool other = n < 0 && (errno == EISDIR || errno == ESPIPE ||
+					       errno == EINVAL || errno == ESTALE);
+			if (n < 0 && !other)
 				return workspace_failed(s, -errno, path);
-			if (n == 0) {
+			if (n == 0 || other) {
 				note_path(&s->note, path, "cut meanwhile");
-				return 0;
+				/* zeros for the rest, of which libarchive needs to see the first */
+				return put(s, "", 1);
 			}
 			rc = put(s, s->buf, (size_t)n);
 			left -= n;
@@ -303,14 +313,7 @@ put_data(struct saving *s, int fd, const char *path, int64_t size)
 	return put_hole(s, size - at);
 }
 
-static int
-save_xattr(void *arg, const char *name, const void *value, size_t size)
-{
-	struct saving *s = arg;
-
-	archive_entry_xattr_add_entry(s->entry, name, value, size);
-	return save_spend(s, (int64_t)size);
-}
+/* ---- entries ---- */
 
 /* Leave something out. */
 static int
@@ -319,6 +322,19 @@ skip(struct saving *s, const char *path, const char *what)
 	note_path(&s->note, path, what);
 	s->result->skipped++;
 	return 0;
+}
+
+static int
+save_xattr(void *arg, const char *name, const void *value, size_t size)
+{
+	struct saving *s = arg;
+
+	bool told = s->xattr_bytes > XATTR_BYTES_MAX;
+	s->xattr_bytes += size + strlen(name);
+	if (s->xattr_bytes > XATTR_BYTES_MAX)
+		return told ? 0 : skip(s, archive_entry_pathname(s->entry), "some attributes");
+	archive_entry_xattr_add_entry(s->entry, name, value, size);
+	return save_spend(s, (int64_t)size);
 }
 
 static int
@@ -340,7 +356,7 @@ save_file(struct saving *s, const struct folder_entry *e)
 {
 	int fd = folder_open_file(e);
 
-	if (fd == -ENOENT || fd == -ELOOP)
+	if (fd == -ENOENT || fd == -ELOOP || fd == -ENXIO || fd == -ESTALE)
 		return 0; /* it is gone, or something else by now */
 	if (fd == -EACCES || fd == -EPERM)
 		return skip(s, e->path, "not readable");
@@ -416,6 +432,9 @@ save_entry(void *arg, const struct folder_entry *e)
 	struct saving *s = arg;
 	const struct stat *st = &e->st;
 
+	if (strlen(e->path) > PATH_BYTES_MAX)
+		return skip(s, e->path, "its path is too long");
+	s->xattr_bytes = 0;
 	archive_entry_clear(s->entry);
 	archive_entry_copy_pathname(s->entry, e->path);
 	archive_entry_set_filetype(s->entry, st->st_mode & S_IFMT);
@@ -438,12 +457,15 @@ save_entry(void *arg, const struct folder_entry *e)
 	return rc;
 }
 
+/* ---- the archive ---- */
+
 /* The processors that we may use, which on a shared node are not all that are there. */
 static int
 processors(void)
 {
 	cpu_set_t set;
-	int n = sched_getaffinity(0, sizeof(set), &set) < 0 ? 1 : CPU_COUNT(&set);
+	/* the set is too small for a machine with more than 1024 */
+	int n = sched_getaffinity(0, sizeof(set), &set) < 0 ? THREADS_MAX : CPU_COUNT(&set);
 
 	return n > THREADS_MAX ? THREADS_MAX : n;
 }
@@ -452,7 +474,8 @@ processors(void)
 static la_ssize_t
 on_write(struct archive *a, void *arg, const void *data, size_t size)
 {
-	int rc = sink_write(arg, data, size);
+	struct saving *s = arg;
+	int rc = s->abandoned ? 0 : sink_write(&s->sink, data, size);
 
 	if (rc)
 		archive_set_error(a, -rc, "write");
@@ -481,7 +504,7 @@ open_archive(struct saving *s)
 	archive_write_set_bytes_per_block(a, BLOCK);
 	archive_write_set_bytes_in_last_block(a, 1);
 	if (rc >= ARCHIVE_WARN)
-		rc = archive_write_open2(a, &s->sink, NULL, on_write, NULL, NULL);
+		rc = archive_write_open2(a, s, NULL, on_write, NULL, NULL);
 	return rc < ARCHIVE_WARN ? archive_code(s) : 0;
 }
 
@@ -497,6 +520,8 @@ write_archive(struct saving *s)
 	if (!rc)
 		rc = folder_walk(root, &v);
 	if (!rc && archive_write_close(s->archive) < ARCHIVE_WARN)
+		rc = archive_code(s);
+	if (!rc && sink_finish(&s->sink))
 		rc = archive_code(s);
 	close(root);
 	if (rc && s->err && !s->err->text[0])
@@ -531,8 +556,7 @@ checkpoint_save(const struct checkpoint_spec *spec, struct checkpoint_result *re
 		rc = sink_publish(&s.sink, spec, result, s.err);
 	note_end(&s.note);
 	archive_entry_free(s.entry);
-	if (rc && s.archive)
-		archive_write_fail(s.archive); /* do not write the rest of it */
+	s.abandoned = rc != 0;
 	archive_write_free(s.archive);
 	if (rc)
 		result->name[0] = '\0';

@@ -7,9 +7,10 @@
  * beside it can be lost. What has such a name was synced and read back once.
  *
  * Kept are regular files with their holes, directories, symbolic links, FIFOs, further names of
- * one file, modes, owners, mtimes to the nanosecond, user.* attributes, names of any bytes and of
- * any length. Left out and named are sockets, devices, other file systems mounted inside, and
- * files that we may not read. Not kept: other attributes (ACLs), atime, ctime.
+ * one file, modes, owners, mtimes to the nanosecond, user.* attributes, names of any bytes and up to
+ * 100,000 bytes a path. Left out and named are sockets, devices, other file systems mounted inside,
+ * files that we may not read, and attributes beyond 150,000 bytes of a file. Not kept: other
+ * attributes (ACLs), atime, ctime.
  *
  * These functions may take minutes and may be killed at any byte; they belong into a process of
  * their own. They start threads (of zstd, and one to decompress) and set the umask for a while.
@@ -57,7 +58,7 @@ struct checkpoint_spec {
 struct checkpoint_result {
 	char name[CHECKPOINT_NAME];
 	int64_t bytes_in, bytes_out; /* data without holes; the archive */
-	int64_t files, skipped;	     /* entries in the archive; those left out */
+	int64_t files, skipped;	     /* entries in the archive; what was left out */
 	int64_t ms;		     /* all together, of which: */
 	int64_t write_ms, sync_ms, verify_ms;
 	char note[320]; /* what was left out or changed meanwhile, a sentence, or "" */

@@ -430,7 +430,7 @@ folder_print(const char *path, char *buf, size_t size)
 
 	snprintf(buf, size, "%s%s", from == path ? "" : "...", from);
 	for (char *p = buf; *p; p++)
-		if ((unsigned char)*p < 0x20 || *p == 0x7f)
+		if (*p < 0x20 || *p > 0x7e)
 			*p = '?';
 	return buf;
 }

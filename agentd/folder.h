@@ -53,7 +53,8 @@ folder_empty(int root);
 /*
  * A fingerprint of names, types, modes, sizes, times (mtime and ctime in ns) and inode numbers:
  * while it stays the same, nothing was changed. Never 0 but for a tree that could not be read.
- * Costs a stat(2) per file. Save it from before a checkpoint, not from after it.
+ * Costs a stat(2) per file. Save it from before a checkpoint, not from after it. What its owner may
+ * not read changes by being looked at, so such a tree is never the same.
  */
 uint64_t
 folder_stamp(const char *state);
@@ -94,7 +95,7 @@ folder_xattr_fn(void *arg, const char *name, const void *value, size_t size);
 int
 folder_xattrs(int fd, folder_xattr_fn *fn, void *arg);
 
-/* A path as text for people: control bytes as '?', a long one cut in front. */
+/* A path as text for people: printable ASCII, anything else as '?', a long one cut in front. */
 const char *
 folder_print(const char *path, char *buf, size_t size);
 

@@ -31,6 +31,7 @@ struct plant {
 	int64_t limit, spent, bytes, entries, compromises;
 	mode_t umask;
 	uid_t uid;
+	gid_t egid;
 	gid_t gid; /* of what is created */
 	bool as_root;
 	/* the directory that was used last, for entries that follow each other */
@@ -75,8 +76,8 @@ plant_new(int root, int64_t limit)
 
 	if (!p)
 		return NULL;
-	*p = (struct plant){ .root = root, .limit = limit, .uid = geteuid(), .gid = getegid(),
-			     .as_root = geteuid() == 0, .dir = -1, .fd = -1 };
+	*p = (struct plant){ .root = root, .limit = limit, .uid = geteuid(), .egid = getegid(),
+			     .gid = getegid(), .as_root = geteuid() == 0, .dir = -1, .fd = -1 };
 	if (!fstat(root, &st) && st.st_mode & S_ISGID)
 		p->gid = st.st_gid;
 	p->umask = umask(0);
@@ -188,12 +189,12 @@ open_directory(struct plant *p, const char *path, size_t len)
 static int
 open_parent(struct plant *p, const char *path, const char **name, struct err *err)
 {
-	if (!is_inside(path))
-		return refuse(err, path, "this path could lead out of the folder");
 	const char *slash = strrchr(path, '/');
-	int rc = open_directory(p, path, slash ? (size_t)(slash - path) : 0);
 
 	*name = slash ? slash + 1 : path;
+	if (!is_inside(path))
+		return refuse(err, path, "this path could lead out of the folder");
+	int rc = open_directory(p, path, slash ? (size_t)(slash - path) : 0);
 	if (rc == -ENOENT || rc == -ENOTDIR || rc == -ELOOP)
 		return refuse(err, path, "it is in nothing that was a directory before");
 	if (rc) {
@@ -234,7 +235,7 @@ dress(struct plant *p, int fd, const char *path, mode_t mode, uid_t uid, gid_t g
 	}
 	if (!S_ISDIR(mode) && uid != p->uid)
 		mode &= (mode_t)~S_ISUID;
-	if (!S_ISDIR(mode) && gid != getegid())
+	if (!S_ISDIR(mode) && gid != p->egid)
 		mode &= (mode_t)~S_ISGID;
 	if ((!mode_is_set || mode & 07000) && fchmod(fd, mode & 07777) < 0)
 		return failed(err, path);
@@ -274,10 +275,12 @@ remember_directory(struct plant *p, const struct plant_spec *s)
 		p->late = grown;
 		p->late_cap = cap;
 	}
-	char *path = strdup(p->path);
-	if (!path)
+	struct late *l = &p->late[p->nlate];
+	*l = (struct late){ NULL, s->mode, s->uid, s->gid, s->mtime };
+	l->path = strdup(p->path);
+	if (!l->path)
 		return -ENOMEM;
-	p->late[p->nlate++] = (struct late){ path, s->mode, s->uid, s->gid, s->mtime };
+	p->nlate++;
 	return 0;
 }
 
@@ -332,7 +335,7 @@ make(struct plant *p, const struct plant_spec *s, const char *name)
 static int
 make_link(struct plant *p, const struct plant_spec *s, const char *name, struct err *err)
 {
-	const char *old = NULL;
+	const char *old = s->hardlink;
 	int dir = fcntl(p->dir, F_DUPFD_CLOEXEC, 0);
 	int rc = dir < 0 ? -errno : open_parent(p, s->hardlink, &old, err);
 

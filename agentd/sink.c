@@ -21,6 +21,7 @@
 
 enum {
 	BLOCK = 1 << 20,
+	BLOCKS = 8,
 	PUSH_BYTES = 8 << 20, /* written back early, so that the sync has little left to do */
 };
 
@@ -63,6 +64,61 @@ open_store(const char *store)
 	return fd;
 }
 
+/* ---- writing ---- */
+
+static void *
+write_main(void *arg)
+{
+	struct sink *s = arg;
+	const void *block;
+	ssize_t n;
+
+	while (!s->code && (n = relay_next(s->relay, &block)) > 0) {
+		s->code = write_all(s->fd, block, (size_t)n);
+		XXH3_64bits_update(s->hash, block, (size_t)n);
+		s->bytes += n;
+		if (s->bytes - s->pushed < PUSH_BYTES)
+			continue;
+		/* only begins to write; whether that works is for fsync(2) to tell */
+		sync_file_range(s->fd, s->pushed, s->bytes - s->pushed, SYNC_FILE_RANGE_WRITE);
+		s->pushed = s->bytes;
+	}
+	relay_stop(s->relay);
+	return NULL;
+}
+
+int
+sink_write(struct sink *s, const void *data, size_t size)
+{
+	const char *from = data;
+
+	while (size > 0) {
+		size_t n = size < BLOCK ? size : BLOCK;
+		void *room = relay_room(s->relay);
+
+		if (!room)
+			return s->code;
+		memcpy(room, from, n);
+		relay_pass(s->relay, n);
+		from += n;
+		size -= n;
+	}
+	return 0;
+}
+
+int
+sink_finish(struct sink *s)
+{
+	if (s->running) {
+		relay_end(s->relay, 0);
+		pthread_join(s->thread, NULL);
+		s->running = false;
+	}
+	return s->code;
+}
+
+/* ---- the file ---- */
+
 int
 sink_open(struct sink *s, const struct checkpoint_spec *spec)
 {
@@ -81,35 +137,28 @@ sink_open(struct sink *s, const struct checkpoint_spec *spec)
 	s->fd = openat(s->dir, s->tmp, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
 	if (s->fd < 0)
 		return -errno;
-	return fchmod(s->fd, 0600) < 0 ? -errno : 0;
+	if (fchmod(s->fd, 0600) < 0)
+		return -errno;
+	s->relay = relay_new(BLOCK, BLOCKS);
+	if (!s->relay)
+		return -ENOMEM;
+	int rc = -pthread_create(&s->thread, NULL, write_main, s);
+	s->running = !rc;
+	return rc;
 }
 
 void
 sink_close(struct sink *s)
 {
+	sink_finish(s);
 	if (s->fd >= 0 && s->tmp[0])
 		unlinkat(s->dir, s->tmp, 0);
 	if (s->fd >= 0)
 		close(s->fd);
 	if (s->dir >= 0)
 		close(s->dir);
+	relay_free(s->relay);
 	XXH3_freeState(s->hash);
-}
-
-int
-sink_write(struct sink *s, const void *data, size_t size)
-{
-	s->code = write_all(s->fd, data, size);
-	if (s->code)
-		return s->code;
-	XXH3_64bits_update(s->hash, data, size);
-	s->bytes += (int64_t)size;
-	if (s->bytes - s->pushed >= PUSH_BYTES) {
-		/* only begins to write; whether that works is for fsync(2) to tell */
-		sync_file_range(s->fd, s->pushed, s->bytes - s->pushed, SYNC_FILE_RANGE_WRITE);
-		s->pushed = s->bytes;
-	}
-	return 0;
 }
 
 /* Read back what was written, from the storage and not from memory, and compare. */

@@ -5,16 +5,22 @@
 #define RASER_SINK_H
 
 #include "checkpoint.h"
+#include "relay.h"
 
+#include <pthread.h>
 #include <stddef.h>
 #include <xxhash.h>
 
 struct sink {
 	int dir, fd; /* the store, the temporary file */
 	char tmp[CHECKPOINT_NAME];
+	/* a thread of its own writes, so that slow storage does not hold up the compression */
+	struct relay *relay;
+	pthread_t thread;
+	bool running;
 	XXH3_state_t *hash;
 	int64_t bytes, pushed;
-	int code; /* why writing failed */
+	_Atomic int code; /* why writing failed */
 };
 
 /* Make the store if there is none, and a temporary file in it. 0 or an errno; in any case
@@ -22,11 +28,16 @@ struct sink {
 int
 sink_open(struct sink *s, const struct checkpoint_spec *spec);
 
-/* 0 or a negative errno, which stays in s->code. */
+/* Write behind what is there. 0, or why something could not be written, now or before; that stays
+ * in s->code. */
 int
 sink_write(struct sink *s, const void *data, size_t size);
 
-/* Make it durable, read it back, give it its name; fills name, bytes_out and the times of r. */
+/* Wait until all is written; 0 or s->code. */
+int
+sink_finish(struct sink *s);
+
+/* After that: make it durable, read it back, give it its name; fills name, bytes_out and the times of r. */
 int
 sink_publish(struct sink *s, const struct checkpoint_spec *spec, struct checkpoint_result *r,
 	     struct err *err);

@@ -11,6 +11,9 @@ unit_tests = \
 	tests/unit/ingest.t \
 	tests/unit/proc.t \
 	tests/unit/queue.t \
+	tests/unit/checkpoint.t \
+	tests/unit/store.t \
+	tests/unit/crash.t \
 	# end of unit tests
 tests_unit_agent_t_SOURCES = tests/unit/agent.c $(TAP) agentd/activity.c agentd/control.c agentd/job.c \
 	agentd/plugin.c agentd/trajectory.c
@@ -28,6 +31,15 @@ tests_unit_proc_t_SOURCES = tests/unit/proc.c $(TREE_SOURCES) $(BOX_SOURCES) \
 tests_unit_proc_t_LDADD = $(QUEUE_LIBS)
 tests_unit_queue_t_SOURCES = tests/unit/queue.c $(TAP)
 tests_unit_queue_t_LDADD = $(QUEUE_LIBS)
+TREES = tests/trees.c tests/trees.h
+tests_unit_checkpoint_t_SOURCES = tests/unit/checkpoint.c $(TAP) $(TREES)
+tests_unit_checkpoint_t_LDADD = $(CHECKPOINT_LIBS) $(QUEUE_LIBS)
+tests_unit_store_t_SOURCES = tests/unit/store.c $(TAP) $(TREES)
+tests_unit_store_t_LDADD = $(CHECKPOINT_LIBS) $(QUEUE_LIBS)
+tests_unit_crash_t_SOURCES = tests/unit/crash.c $(TAP) $(TREES)
+tests_unit_crash_t_LDADD = $(CHECKPOINT_LIBS) $(QUEUE_LIBS)
+tests_unit_crash_t_LDFLAGS = $(AM_LDFLAGS) \
+	-Wl,--wrap=write,--wrap=fsync,--wrap=renameat,--wrap=futimens,--wrap=pread
 
 # shell tests of the mount
 mount_tests = \
@@ -47,6 +59,7 @@ mount_tests = \
 	tests/mount/1305-boxed.t \
 	tests/mount/1310-memory.t \
 	tests/mount/1400-checkpoint.t \
+	tests/mount/1410-checkpoint-tool.t \
 	tests/mount/1450-large.t \
 	tests/mount/1500-limits.t \
 	tests/mount/1600-remount.t \

@@ -16,6 +16,10 @@ tap_ok(bool good, const char *file, int line, const char *fmt, ...)
 void
 diag(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
+/* n assertions that cannot be made here. */
+void
+skip(int n, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
 /* Skip everything that would follow; with RASER_MUST_RUN set that is a failure. Never returns. */
 void
 skip_all(const char *why) __attribute__((noreturn));

@@ -48,8 +48,8 @@ move(const char *mnt, const char *from, const char *name, const char *to)
 	return rename(a, b) < 0 ? errno : 0;
 }
 
-/* The name of a task's file: ids are escaped on the command line as in the mount, or not. */
-static bool
+/* Ids are escaped on the command line as in the mount, or not. */
+bool
 task_name(const char *word, char name[NAME_LIMIT + 1])
 {
 	size_t len;

@@ -9,6 +9,7 @@
 #include <stdbool.h>
 
 #include "clock.h"
+#include "names.h"
 #include "queue.h"
 
 enum { EXIT_USAGE = 2 };
@@ -29,6 +30,8 @@ int
 verb_cancel(int argc, char **argv);
 int
 verb_evict(int argc, char **argv);
+int
+verb_checkpoint(int argc, char **argv);
 
 /* Everywhere in raser RUN is a run directory or a mount of one. */
 struct target {
@@ -40,6 +43,11 @@ struct target {
 /* Print what is wrong and return false when path is neither. */
 bool
 target_find(const char *path, struct target *t);
+
+/* The name of a task's files from what is given on a command line: an id or a name, with or
+ * without a number. False when it can be neither. */
+bool
+task_name(const char *word, char name[NAME_LIMIT + 1]);
 
 /* The library on the target's run directory, without an owner; NULL after a message. */
 struct queue *

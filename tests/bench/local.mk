@@ -8,6 +8,7 @@ bench_programs = \
 	tests/bench/mountpair \
 	tests/bench/sqliteq \
 	tests/bench/libpair \
+	tests/bench/archiver \
 	# end of bench programs
 check_PROGRAMS += $(bench_programs)
 tests_bench_rawpair_SOURCES = tests/bench/rawpair.c $(CREW)
@@ -18,9 +19,13 @@ tests_bench_sqliteq_SOURCES = tests/bench/sqliteq.c $(CREW)
 tests_bench_sqliteq_LDADD = $(SQLITE_LIBS)
 tests_bench_libpair_SOURCES = tests/bench/libpair.c $(CREW)
 tests_bench_libpair_LDADD = $(QUEUE_LIBS)
+tests_bench_archiver_SOURCES = tests/bench/archiver.c
+tests_bench_archiver_LDADD = $(CHECKPOINT_LIBS) $(QUEUE_LIBS)
 
 bench: programs
 	RASER_BUILD="$(abs_builddir)" $(srcdir)/tests/bench/claims
+	RASER_BUILD="$(abs_builddir)" $(srcdir)/tests/bench/checkpoint
 .PHONY: bench
 
 EXTRA_DIST += tests/bench/claims tests/bench/jsonq.py
+EXTRA_DIST += tests/bench/checkpoint tests/bench/workspace.py
