@@ -8,6 +8,7 @@
 
 #include "clock.h"
 #include "disk.h"
+#include "folder.h"
 #include "log.h"
 #include "proc.h"
 
@@ -296,7 +297,7 @@ void
 attempt_remove(const char *scratch)
 {
 	if (*scratch)
-		remove_tree(scratch);
+		folder_remove(scratch);
 }
 
 /* Nobody needs the scratch folder of that name any more. *lock is to be closed after its removal. */
@@ -335,7 +336,7 @@ attempt_sweep(const char *local)
 		snprintf(path, sizeof(path), "%.3000s/%.255s", local, e->d_name);
 		if (is_stale(dirfd(d), e->d_name, &lock)) {
 			log_info("removing %s: its agentd is dead", path);
-			remove_tree(path);
+			folder_remove(path);
 		}
 		if (lock >= 0)
 			close(lock);

@@ -22,8 +22,16 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/stat.h>
 
 enum { CHECKPOINT_NAME = 160 };
+
+/* The mtime of a checkpoint is the moment that it shows. */
+static inline int64_t
+mtime_ms(const struct stat *st)
+{
+	return (int64_t)st->st_mtim.tv_sec * 1000 + st->st_mtim.tv_nsec / 1000000;
+}
 
 /* What a name says. */
 struct checkpoint_id {
@@ -52,7 +60,7 @@ struct checkpoint_spec {
 	/* Bytes of data at most, holes not counted, and 512 for each entry; 0 = any. Restore with
 	 * the same limit. */
 	int64_t limit;
-	int64_t taken; /* wall seconds of the moment that it shows; becomes its mtime */
+	int64_t taken_ms; /* the moment that it shows, in wall milliseconds; becomes its mtime */
 };
 
 struct checkpoint_result {
@@ -76,7 +84,7 @@ checkpoint_save(const struct checkpoint_spec *spec, struct checkpoint_result *re
 
 struct restore_result {
 	char name[CHECKPOINT_NAME];
-	int64_t taken, bytes, files;
+	int64_t taken_ms, bytes, files;
 	int fallbacks; /* newer ones that were skipped; store.h */
 	char note[320];
 	bool unreadable; /* reading the archive failed, not writing what is in it */

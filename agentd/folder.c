@@ -321,6 +321,22 @@ folder_empty(int root)
 	return rc ? rc : first;
 }
 
+void
+folder_remove(const char *path)
+{
+	int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+
+	if (fd < 0 && errno == EACCES && chmod(path, 0700) == 0)
+		fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (fd >= 0) {
+		folder_empty(fd);
+		close(fd);
+		rmdir(path);
+	} else {
+		unlink(path);
+	}
+}
+
 /* ---- the fingerprint ---- */
 
 static int

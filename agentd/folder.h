@@ -50,6 +50,11 @@ folder_walk(int root, const struct folder_visitor *v);
 int
 folder_empty(int root);
 
+/* Remove a folder, or a file, and all in it; what cannot be removed stays. Also what its owner has
+ * locked, and paths of any length. */
+void
+folder_remove(const char *path);
+
 /*
  * A fingerprint of names, types, modes, sizes, times (mtime and ctime in ns) and inode numbers:
  * while it stays the same, nothing was changed. Never 0 but for a tree that could not be read.

@@ -10,6 +10,7 @@
 #include "guard.h"
 
 #include "clock.h"
+#include "folder.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -114,7 +115,7 @@ die_with_agentd(void)
 	kill_descendants();
 	if (now.g->cgroup.version)
 		cgroup_remove(&now.g->cgroup);
-	remove_tree(now.g->spec->scratch);
+	folder_remove(now.g->spec->scratch);
 	_exit(1);
 }
 

@@ -9,7 +9,7 @@
 
 #include "box.h"
 
-#include "tree.h"
+#include "folder.h"
 
 #include <errno.h>
 #include <pwd.h>
@@ -398,7 +398,7 @@ make_box(struct making *m, bool whole)
 	char path[PATH_MAX];
 	int rc = 0;
 
-	remove_tree(m->l->box); /* of a start that was not finished */
+	folder_remove(m->l->box); /* of a start that was not finished */
 	for (size_t i = 0; !rc && i < sizeof(dirs) / sizeof(dirs[0]); i++)
 		rc = make_dir(m, dirs[i].name, dirs[i].mode);
 	if (rc || !whole)

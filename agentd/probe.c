@@ -6,6 +6,7 @@
 #include "proc.h"
 
 #include "disk.h"
+#include "folder.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -109,6 +110,6 @@ sandbox_probe(enum sandbox_kind kind, const struct sandbox_spec *spec, const cha
 	}
 	if (output >= 0)
 		close(output);
-	remove_tree(scratch);
+	folder_remove(scratch);
 	return rc;
 }

@@ -254,7 +254,7 @@ use_archive(const char *store, const char *name, struct plant *p, struct restore
 		r->unreadable = true;
 		goto out;
 	}
-	r->taken = st.st_mtim.tv_sec;
+	r->taken_ms = mtime_ms(&st);
 	s.hash = XXH3_createState();
 	s.buf = malloc(READ_BLOCK);
 	s.relay = relay_new(RELAY_BLOCK, RELAY_BLOCKS);

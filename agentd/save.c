@@ -9,6 +9,7 @@
 
 #include "super_impl.h"
 
+#include "folder.h"
 #include "log.h"
 
 #include <errno.h>
@@ -68,7 +69,7 @@ archive(const struct super *s, const char *state, struct save_report *r)
 		.store = s->attempt.store, .state = state, .attempt = s->claim.attempt,
 		.owner = owner_random(s->claim.owner), .number = s->save_number,
 		.gzip = !strcmp(s->conf.agent.checkpoint_format, "gzip"),
-		.limit = s->conf.agent.checkpoint_limit, .taken = s->shot_time.tv_sec,
+		.limit = s->conf.agent.checkpoint_limit, .taken_ms = (int64_t)s->shot_time.tv_sec * 1000 + s->shot_time.tv_nsec / 1000000,
 	};
 	int rc = checkpoint_save(&spec, &r->result, &err);
 
@@ -97,7 +98,7 @@ save_clone_job(const void *arg, void *report)
 
 	clone_path(s, path, sizeof(path));
 	int rc = archive(s, path, report);
-	remove_tree(path);
+	folder_remove(path);
 	return rc;
 }
 

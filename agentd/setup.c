@@ -6,7 +6,7 @@
 #include "setup.h"
 
 #include "plugin.h"
-#include "tree.h"
+#include "folder.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -125,6 +125,6 @@ setup_leave(int held, const char *local, const char *name)
 
 	node_folder(local, name, dir);
 	if (flock(held, LOCK_EX | LOCK_NB) == 0)
-		remove_tree(dir);
+		folder_remove(dir);
 	close(held);
 }

@@ -197,7 +197,9 @@ sink_publish(struct sink *s, const struct checkpoint_spec *spec, struct checkpoi
 	     struct err *err)
 {
 	uint64_t hash = XXH3_64bits_digest(s->hash);
-	const struct timespec times[2] = { { .tv_sec = spec->taken }, { .tv_sec = spec->taken } };
+	const struct timespec taken = { .tv_sec = spec->taken_ms / 1000,
+					.tv_nsec = spec->taken_ms % 1000 * 1000000 };
+	const struct timespec times[2] = { taken, taken };
 	int64_t began = now_read().boot_ms;
 	int rc = 0;
 

@@ -77,6 +77,9 @@ read_marks(int dir, struct generation *g)
 		l[strcspn(l, " \n")] = '\0';
 		if (!strcmp(l, "begun")) {
 			g->begun++;
+			const char *by = l + strlen(l) + 1;
+			snprintf(g->begun_by, sizeof(g->begun_by), "%.*s",
+				 by < end ? (int)(end - by) : 0, by);
 			continue;
 		}
 		g->begun = 0;
@@ -103,8 +106,8 @@ newest_first(const void *a, const void *b)
 		return x->id.attempt > y->id.attempt ? -1 : 1;
 	if (x->id.number != y->id.number)
 		return x->id.number > y->id.number ? -1 : 1;
-	if (x->taken != y->taken)
-		return x->taken > y->taken ? -1 : 1;
+	if (x->taken_ms != y->taken_ms)
+		return x->taken_ms > y->taken_ms ? -1 : 1;
 	return strcmp(y->name, x->name);
 }
 
@@ -121,7 +124,7 @@ add_generation(int dir, const char *name, struct generations *all)
 	if (!S_ISREG(st.st_mode))
 		return 0;
 	snprintf(g.name, sizeof(g.name), "%s", name);
-	g.taken = st.st_mtim.tv_sec;
+	g.taken_ms = mtime_ms(&st);
 	g.size = st.st_size;
 	read_marks(dir, &g);
 	struct generation *grown = realloc(all->g, (all->n + 1) * sizeof(g));
@@ -241,7 +244,8 @@ restore_from(struct generations *all, const char *store, int into, unsigned atte
 		mark(store, g->name, rc == -EBADMSG ? "damaged" : "undone", attempt, owner);
 		if (one.unreadable && (rc == -ENOENT || rc == -ESTALE))
 			return -EAGAIN; /* pruned under our eyes */
-		if (rc != -EBADMSG && !one.unreadable)
+		/* a limit that is lower now must not hold up the task for ever */
+		if (rc != -EBADMSG && rc != -EFBIG && !one.unreadable)
 			return rc;
 		note_add(r, "%s was skipped: %s", g->name, err->text);
 		g->unusable = true;
@@ -282,6 +286,21 @@ store_restore(const char *store, const char *state, unsigned attempt, const char
 		store_free(&all);
 	}
 	close(into);
+	return rc;
+}
+
+int
+store_interrupted(const char *store, unsigned attempt, const char *owner)
+{
+	struct generations all;
+	char by[sizeof(all.g->begun_by)];
+	int rc = store_list(store, &all);
+
+	snprintf(by, sizeof(by), "%u.%s", attempt, owner);
+	for (size_t i = 0; !rc && i < all.n; i++)
+		if (all.g[i].begun && !strcmp(all.g[i].begun_by, by))
+			rc = mark(store, all.g[i].name, "undone", attempt, owner);
+	store_free(&all);
 	return rc;
 }
 

@@ -37,8 +37,9 @@
 struct generation {
 	struct checkpoint_id id;
 	char name[CHECKPOINT_NAME];
-	int64_t taken, size;
+	int64_t taken_ms, size;
 	unsigned begun;	 /* in a row, with nothing behind */
+	char begun_by[48]; /* the last of them: K.R */
 	unsigned ok, failed;
 	bool damaged;	 /* was found so */
 	bool unusable;	 /* in this search; store_restore() */
@@ -85,6 +86,10 @@ enum store_verdict { STORE_OK, STORE_UNDONE, STORE_FAILED };
 int
 store_settle(const char *store, const char *name, unsigned attempt, const char *owner,
 	     enum store_verdict verdict);
+
+/* A restore by attempt K.R was stopped in the middle, by us: whatever it had begun is undone. */
+int
+store_interrupted(const char *store, unsigned attempt, const char *owner);
 
 /*
  * Remove what is older than the two newest generations that are not known to be bad; what is newer

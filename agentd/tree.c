@@ -9,7 +9,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,7 +17,6 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum { REMOVE_ROUNDS = 8 };
 
 /* ---- reading ---- */
 
@@ -379,24 +377,3 @@ tree_memory_file(const struct tree *t, const char *name, char place[64])
 }
 
 /* ---- files ---- */
-
-static int
-remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
-{
-	(void)st;
-	(void)ftw;
-	/* an agent may have taken away rights to a directory, as Go does in its module cache */
-	if (remove(path) < 0 && (type == FTW_DNR || type == FTW_DP))
-		chmod(path, 0700);
-	return 0;
-}
-
-void
-remove_tree(const char *path)
-{
-	struct stat st;
-
-	/* the next time enters what this one had to open */
-	for (int i = 0; i < REMOVE_ROUNDS && lstat(path, &st) == 0; i++)
-		nftw(path, remove_one, 32, FTW_DEPTH | FTW_PHYS | FTW_MOUNT);
-}

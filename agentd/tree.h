@@ -75,8 +75,4 @@ tree_look(pid_t pid, struct tree_process *p);
 bool
 tree_is_still(const struct tree_process *p);
 
-/* Remove a directory and all in it. */
-void
-remove_tree(const char *path);
-
 #endif

@@ -81,7 +81,7 @@ prepare_job(struct super *s)
 	}
 	if (!rc) {
 		snprintf(s->record.restored, sizeof(s->record.restored), "%s", s->restored.name);
-		s->record.taken = (double)s->restored.taken;
+		s->record.taken = (double)s->restored.taken_ms / 1000;
 	}
 	return start_agent(s);
 }
@@ -93,6 +93,7 @@ stop_preparing(struct super *s)
 		return;
 	job_kill(&s->job);
 	job_finish(&s->job, NULL);
+	store_interrupted(s->attempt.store, s->claim.attempt, owner_random(s->claim.owner));
 }
 
 enum state

@@ -13,6 +13,7 @@
 #include <config.h>
 
 #include "clock.h"
+#include "folder.h"
 #include "proc.h"
 
 #include <errno.h>
@@ -224,7 +225,7 @@ main(int argc, char **argv)
 		int64_t median = took[times / 2];
 
 		printf("%lld.%lld\n", (long long)median / 1000, (long long)median / 100 % 10);
-		remove_tree(scratch);
+		folder_remove(scratch);
 		return 0;
 	}
 	int rc = sandbox_plan((enum sandbox_kind)kind, &spec, NULL, &plan, &err);
@@ -238,6 +239,6 @@ main(int argc, char **argv)
 	printf("ok %s/work\n", state);
 	serve(&p);
 	sandbox_plan_free(&plan);
-	remove_tree(scratch);
+	folder_remove(scratch);
 	return 0;
 }

@@ -28,7 +28,7 @@ tests_unit_ingest_t_SOURCES = tests/unit/ingest.c $(TAP)
 tests_unit_ingest_t_LDADD = $(QUEUE_LIBS)
 tests_unit_proc_t_SOURCES = tests/unit/proc.c $(TREE_SOURCES) $(BOX_SOURCES) \
 	agentd/program.c agentd/program.h $(TAP)
-tests_unit_proc_t_LDADD = $(QUEUE_LIBS)
+tests_unit_proc_t_LDADD = $(CHECKPOINT_LIBS) $(QUEUE_LIBS)
 tests_unit_queue_t_SOURCES = tests/unit/queue.c $(TAP)
 tests_unit_queue_t_LDADD = $(QUEUE_LIBS)
 TREES = tests/trees.c tests/trees.h
@@ -119,7 +119,7 @@ helpers = \
 	tests/crowd \
 	# end of helpers
 tests_boxed_SOURCES = tests/boxed.c $(TREE_SOURCES) $(BOX_SOURCES) agentd/program.c agentd/program.h
-tests_boxed_LDADD = $(QUEUE_LIBS)
+tests_boxed_LDADD = $(CHECKPOINT_LIBS) $(QUEUE_LIBS)
 tests_chk_SOURCES = tests/chk.c tests/hold.c tests/errname.c tests/chk.h
 tests_crowd_SOURCES = tests/crowd.c tests/errname.c tests/chk.h
 

@@ -53,7 +53,7 @@ print_task(const char *name, const struct generations *all)
 {
 	for (size_t i = 0; i < all->n; i++) {
 		const struct generation *g = &all->g[i];
-		time_t when = g->taken;
+		time_t when = (time_t)(g->taken_ms / 1000);
 		char text[32] = "";
 		struct tm tm;
 

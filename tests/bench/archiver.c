@@ -30,7 +30,7 @@ save(const char *store, const char *state, bool gzip)
 	struct checkpoint_spec s = { .store = store, .state = state, .attempt = 1,
 				     .owner = "archiver",
 				     .number = (unsigned)(now_read().boot_ms % 1000000000),
-				     .gzip = gzip, .taken = time(NULL) };
+				     .gzip = gzip, .taken_ms = (int64_t)time(NULL) * 1000 };
 	struct checkpoint_result r;
 	struct err err = { "" };
 

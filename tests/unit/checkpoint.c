@@ -34,7 +34,7 @@ spec_of(const char *state)
 	number++;
 	return (struct checkpoint_spec){ .store = store, .state = state, .attempt = 1,
 					 .owner = "k3v9x2m4q8wz", .number = number,
-					 .taken = 1700000000 };
+					 .taken_ms = 1700000000123 };
 }
 
 /* Restore into a new folder of that name; it stays when that fails. */
@@ -91,12 +91,12 @@ round_trip(void *arg)
 		    strcmp(id.owner, s.owner) != 0 || id.gzip != s.gzip)
 			return diag("%s", r.name), 1;
 		if (stat(at(store, r.name), &st) || (st.st_mode & 07777) != 0600 ||
-		    st.st_mtim.tv_sec != s.taken || st.st_size != r.bytes_out || stat(store, &st) ||
+		    mtime_ms(&st) != s.taken_ms || st.st_size != r.bytes_out || stat(store, &st) ||
 		    (st.st_mode & 07777) != 0700)
 			return diag("modes or time of %s", r.name), 1;
 		rc = restore(r.name, copy, 0, &got, &e);
 		if (rc || got.note[0] || got.files != r.files || got.bytes != r.bytes_in ||
-		    got.taken != s.taken)
+		    got.taken_ms != s.taken_ms)
 			return diag("restore: %d %s %s", rc, e.text, got.note), 1;
 		good = good && same_trees(odd, copy);
 		good = good && !checkpoint_verify(store, r.name, &got, &e) && got.files == r.files;

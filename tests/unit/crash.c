@@ -147,7 +147,7 @@ static int
 save(unsigned number, struct checkpoint_result *r, struct err *e)
 {
 	struct checkpoint_spec s = { .store = store, .state = state, .attempt = 1, .owner = "one",
-				     .number = number, .taken = 1700000000 };
+				     .number = number, .taken_ms = 1700000000123 };
 
 	return checkpoint_save(&s, r, e);
 }

@@ -4,6 +4,7 @@
  */
 #include <config.h>
 
+#include "folder.h"
 #include "guard.h"
 #include "tap.h"
 
@@ -169,7 +170,7 @@ folders(const char *tmp)
 	put(at(dir, "a/b/file"), "x");
 	chmod(at(dir, "a/b"), 0500);
 	chmod(at(dir, "a"), 0);
-	remove_tree(dir);
+	folder_remove(dir);
 	ok(access(dir, F_OK) < 0, "a folder that was closed is removed all the same");
 }
 

@@ -52,7 +52,7 @@ save(unsigned attempt, const char *owner, unsigned number, char name[CHECKPOINT_
 	int n = snprintf(text, sizeof(text), "%u.%s-%u", attempt, owner, number);
 	struct checkpoint_spec s = { .store = store, .state = state, .attempt = attempt,
 				     .owner = owner, .number = number,
-				     .taken = 1700000000 + number };
+				     .taken_ms = 1000 * (1700000000LL + number) };
 
 	put_file(at(state, "which"), text, (size_t)n, 0600);
 	int rc = checkpoint_save(&s, &r, &e);
@@ -386,7 +386,7 @@ clone_on(void *arg)
 	if (!good)
 		diag("%s: %d %s", fs, rc, e.text);
 	struct checkpoint_spec s = { .store = store, .state = odd, .attempt = 1, .owner = "one",
-				     .number = 1, .taken = 1 };
+				     .number = 1, .taken_ms = 1000 };
 	good = good && !checkpoint_save(&s, &a, &e);
 	s.state = copy;
 	s.number = 2;
@@ -437,6 +437,47 @@ clones(void)
 	}
 }
 
+/* A restore that we stopped ourselves says nothing of the checkpoint; that of others does. */
+static void
+interruptions(void)
+{
+	char name[CHECKPOINT_NAME];
+	struct generations all;
+
+	new_store("interrupted");
+	ok(!save(1, "one", 1, name), "a checkpoint");
+	put_marks(name, "begun 8.eight\nbegun 9.nine\n");
+	ok(!store_interrupted(store, 3, "three") && resumes("", 0), "another's interruption: it stays fatal");
+	put_marks(name, "begun 8.eight\nbegun 9.nine\n");
+	ok(!store_interrupted(store, 9, "nine"), "ours");
+	ok(!store_list(store, &all) && all.n == 1 && all.g[0].begun == 0, "is undone");
+	store_free(&all);
+	ok(resumes("1.one-1", 0), "and it is used");
+}
+
+/* Who lowers the limit gets nothing that is above it, but is not held up. */
+static void
+lower_limit(void)
+{
+	char small[CHECKPOINT_NAME];
+	char large[CHECKPOINT_NAME];
+	struct restore_result r;
+	struct err e = { "" };
+	static char data[100000];
+
+	new_store("limit");
+	ok(!save(1, "one", 1, small), "a small one");
+	put_file(at(state, "large"), data, sizeof(data), 0600);
+	ok(!save(1, "one", 2, large), "a large one");
+	unlink(at(state, "large"));
+	empty_into();
+	ok(!store_restore(store, into, 2, "two", 50000, &r, &e) && !strcmp(r.name, small) && r.fallbacks == 1,
+	   "one above the limit is skipped: %s", r.note);
+	empty_into();
+	ok(store_restore(store, into, 3, "three", 10, &r, &e) == -ENOENT, "both above it: none: %s", e.text);
+	ok(resumes("1.one-2", 0), "with the old limit it is as good as ever");
+}
+
 int
 main(void)
 {
@@ -455,6 +496,8 @@ main(void)
 	chmod(scratch_dir(), 0755);
 	ok(!in_child(unreadable, dir, true),
 	   "one that cannot be read now is no reason to start from nothing");
+	interruptions();
+	lower_limit();
 	pruning();
 	stamps();
 	clones();
