@@ -195,7 +195,7 @@ is "$(xattr "$M/tasks/a" agent)" "chk[${held[a]}]" "user.raser.agent"
 is "$(xattr "$M/tasks/p1" claimer)" "" "a pending task has no claimer"
 is "$(xattr "$M/tasks/r" reason) $(xattr "$M/tasks/f" reason)" "crash verdict" "user.raser.reason"
 is "$(chk listxattr "$M/tasks/a" | tr ' ' '\n' | sed 's/user.raser.//' | sort | tr '\n' ' ')" \
-	"agent attempt claimer expected failures losses node priority reason state submitter tier " \
+	"agent attempt claimer evidence expected failures losses node priority reason state submitter tier " \
 	"a listing of them"
 is "$(xattr "$q/p1@1" state) $(xattr "$l/a@1" state) $(xattr "$M/done/d@1" state)" \
 	"pending claimed done" "every file of a task has them"
