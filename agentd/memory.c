@@ -28,19 +28,6 @@ enum { REMOVE_ROUNDS = 400, REMOVE_PAUSE_MS = 5, FILE_NAME = 64 };
 
 /* ---- files ---- */
 
-static ssize_t
-read_text(const char *path, char *buf, size_t size)
-{
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
-
-	if (fd < 0)
-		return -1;
-	ssize_t n = read(fd, buf, size - 1);
-	close(fd);
-	buf[n > 0 ? n : 0] = '\0';
-	return n;
-}
-
 static void
 file_of(const struct cgroup *cg, const char *name, char path[PATH_MAX + FILE_NAME])
 {

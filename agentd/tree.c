@@ -17,11 +17,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-
 /* ---- reading ---- */
 
-/* A small file of /proc as text. Its length, or -1. */
-static ssize_t
+ssize_t
 read_text(const char *path, char *buf, size_t size)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC);

@@ -50,6 +50,10 @@ tree_signal(const struct tree_process *p, int sig);
 void
 tree_usage(const struct tree *t, pid_t root, struct usage *u);
 
+/* A small file of /proc or a cgroup, as a string. Its length, or -1. */
+ssize_t
+read_text(const char *path, char *buf, size_t size);
+
 /* Bytes in memory, a shared page being divided among its users; no_shmem: without what is mapped
  * of memory files. Costs much more than an RSS. */
 int64_t

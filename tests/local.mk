@@ -107,7 +107,7 @@ thread_tests = \
 	tests/mount/0400-nodes.t \
 	tests/mount/0500-submit.t \
 	# end of thread tests
-dist_noinst_DATA += tests/lib.sh
+dist_noinst_DATA += tests/lib.sh tests/tap.sh
 
 # stands in for what is not packaged; on PATH under this name
 dist_noinst_SCRIPTS = tests/apptainer

@@ -4,79 +4,11 @@
 # Nothing is mounted: a plugin knows only its environment, its workspace and its exit status, so
 # attempt() makes these, may kill it, and keeps a copy of the workspace as its checkpoint.
 
-set -u
-LC_ALL=C
-PYTHONDONTWRITEBYTECODE=1 # the sources may be read-only
-export LC_ALL PYTHONDONTWRITEBYTECODE
-umask 022
-
-top=${RASER_BUILD:-$PWD}
+export PYTHONDONTWRITEBYTECODE=1 # the sources may be read-only
 src=$(cd "$(dirname "$0")/../.." && pwd -P)
-
-# one test at a time, since others measure
-if [ -z "${RASER_LOCKED-}" ] && command -v flock >/dev/null; then
-	export RASER_LOCKED=1
-	exec flock -o "${TMPDIR:-/tmp}/raser-test.$(id -u).lock" "$BASH" "$0" "$@"
-fi
-
-ntests=0
-nfailed=0
+# shellcheck source=tests/tap.sh
+. "$src/tests/tap.sh"
 finished=
-
-diag() { printf '%s\n' "$*" | sed 's/^/# /'; }
-
-result() { # result 0|1 TEXT
-	ntests=$((ntests + 1))
-	if [ "$1" = 0 ]; then
-		echo "ok $ntests - ${2//#/ }"
-	else
-		nfailed=$((nfailed + 1))
-		echo "not ok $ntests - ${2//#/ }"
-		diag "at line ${BASH_LINENO[1]} of $0"
-	fi
-}
-
-# ok TEXT COMMAND...: the command succeeds
-ok() {
-	local text=$1
-	shift
-	"$@"
-	result $? "$text"
-}
-
-# is GOT WANTED TEXT
-is() {
-	[ "$1" = "$2" ]
-	result $? "$3"
-	[ "$1" = "$2" ] || diag "got:    $1
-wanted: $2"
-}
-
-# like GOT PATTERN TEXT: GOT matches an extended regular expression
-like() {
-	[[ $1 =~ $2 ]]
-	result $? "$3"
-	[[ $1 =~ $2 ]] || diag "got:    $1
-wanted: $2"
-}
-
-skip_all() {
-	finished=1
-	if [ -n "${RASER_MUST_RUN-}" ]; then
-		echo "1..1"
-		echo "not ok 1 - must run, but: $1"
-		exit 1
-	fi
-	echo "1..0 # SKIP $1"
-	exit 0
-}
-
-plan() {
-	echo "1..$ntests"
-	finished=1
-	[ "$nfailed" = 0 ]
-	exit
-}
 
 helpers=() # children that end with the test
 

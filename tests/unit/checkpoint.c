@@ -49,17 +49,6 @@ restore(const char *name, const char *into, int64_t limit, struct restore_result
 	return rc;
 }
 
-static void
-remove_folder(const char *path)
-{
-	int fd = open(path, O_RDONLY | O_DIRECTORY);
-
-	if (fd >= 0)
-		folder_empty(fd);
-	close(fd);
-	rmdir(path);
-}
-
 /* ---- everything survives ---- */
 
 static int
@@ -100,10 +89,10 @@ round_trip(void *arg)
 			return diag("restore: %d %s %s", rc, e.text, got.note), 1;
 		good = good && same_trees(odd, copy);
 		good = good && !checkpoint_verify(store, r.name, &got, &e) && got.files == r.files;
-		remove_folder(copy);
+		folder_remove(copy);
 	}
 	good = good && count_names(store, "") == 2;
-	remove_folder(odd);
+	folder_remove(odd);
 	if (count_names(dir, "") != 1)
 		return diag("not all could be removed again"), 1;
 	return !good;
@@ -181,7 +170,7 @@ limits(void)
 	s.limit = 10 * 1000 + 11 * 512;
 	ok(!checkpoint_save(&s, &r, &e), "a workspace of just the limit");
 	ok(!restore(r.name, into, s.limit, &got, &e), "is restored with that limit");
-	remove_folder(into);
+	folder_remove(into);
 	ok(restore(r.name, into, s.limit - 1, &got, &e) == -EFBIG && is_empty(into),
 	   "not with less, and nothing is left: %s", e.text);
 	int before = count_names(store, "");
@@ -197,8 +186,8 @@ limits(void)
 	put_file(at(into, "another"), "", 0, 0600);
 	ok(restore(r.name, into, 0, &got, &e) == -ENOTEMPTY && count_names(into, "") == 11,
 	   "nothing is restored into a folder that is not empty, nor is it emptied");
-	remove_folder(into);
-	remove_folder(dir);
+	folder_remove(into);
+	folder_remove(dir);
 }
 
 /* ---- archives that somebody made up ---- */
@@ -315,7 +304,7 @@ hostile(void)
 		int rc = restore(name, into, 1 << 20, &r, &e);
 		ok(rc == cases[i].want && (!rc || is_empty(into)) && count_names(scratch_dir(), "evil") == 0,
 		   "%s: %d, %s", cases[i].what, rc, e.text);
-		remove_folder(into);
+		folder_remove(into);
 	}
 	ok(access("/tmp/raser-evil", F_OK) < 0, "nothing was written to where a path pointed");
 	struct stat st;
@@ -330,13 +319,13 @@ hostile(void)
 	make_archive(many, 3000, name);
 	ok(restore(name, into, 1 << 20, &r, &e) == -EFBIG && is_empty(into), "a bomb of entries: %s",
 	   e.text);
-	remove_folder(into);
+	folder_remove(into);
 	free(many);
 	free(names);
 	make_archive((struct made_entry[]){ OTHER("s", S_IFREG | 06755) }, 1, name);
 	ok(!restore(name, into, 0, &r, &e) && !stat(at(into, "s"), &st) && (st.st_mode & 07777) == 06755,
 	   "setuid stays on a file of our own");
-	remove_folder(into);
+	folder_remove(into);
 }
 
 /* ---- a tree that is written meanwhile ---- */
@@ -423,13 +412,13 @@ restlessness(void)
 		good += !rc;
 		if (rc)
 			diag("%d: %s", rc, e.text);
-		remove_folder(into);
+		folder_remove(into);
 	}
 	kill(pid, SIGKILL);
 	waitpid(pid, NULL, 0);
 	ok(good == 60, "of a tree that somebody changes in every way each archive is whole, %d of 60",
 	   good);
-	remove_folder(dir);
+	folder_remove(dir);
 }
 
 /* ---- damage ---- */
@@ -483,11 +472,11 @@ damage(void)
 		   "as it was it is good");
 		close(fd);
 		free(data);
-		remove_folder(into);
+		folder_remove(into);
 	}
 	ok(restore("1.x-1.0123456789abcdef.tar.zst", into, 0, &got, &e) == -ENOENT && got.unreadable,
 	   "one that is not there: %s", e.text);
-	remove_folder(into);
+	folder_remove(into);
 }
 
 static void

@@ -131,18 +131,6 @@ __wrap_futimens(int fd, const struct timespec times[2])
 
 /* ---- a store with an older generation ---- */
 
-static void
-remove_folder(const char *path)
-{
-	int fd = open(path, O_RDONLY | O_DIRECTORY);
-
-	if (fd >= 0) {
-		folder_empty(fd);
-		close(fd);
-	}
-	rmdir(path);
-}
-
 static int
 save(unsigned number, struct checkpoint_result *r, struct err *e)
 {
@@ -174,9 +162,9 @@ begin(const char *dir)
 static void
 end(void)
 {
-	remove_folder(store);
-	remove_folder(state);
-	remove_folder(into);
+	folder_remove(store);
+	folder_remove(state);
+	folder_remove(into);
 }
 
 /* What is in the store can be resumed from and is the workspace; then only the first is left. */
@@ -376,7 +364,7 @@ cut_files(void)
 	char sparse[320];
 	int good = 0;
 
-	remove_folder(state);
+	folder_remove(state);
 	make_plain_tree(state, 2, 1000, 3);
 	snprintf(sparse, sizeof(sparse), "%s/sparse", state);
 	for (int i = 0; i < 3; i++) {
@@ -420,7 +408,7 @@ full_disk(void *arg)
 	diag("restore: %s", e.text);
 	if (rc != -ENOSPC || !is_empty(into))
 		return 2;
-	remove_folder(state);
+	folder_remove(state);
 	rc = store_restore(store, into, 2, "two", 0, &got, &e);
 	if (rc || count_names(into, "file") != 30)
 		return 3;

@@ -24,21 +24,9 @@ static char state[300];
 static char into[300];
 
 static void
-remove_folder(const char *path)
-{
-	int fd = open(path, O_RDONLY | O_DIRECTORY);
-
-	if (fd >= 0) {
-		folder_empty(fd);
-		close(fd);
-	}
-	rmdir(path);
-}
-
-static void
 empty_into(void)
 {
-	remove_folder(into);
+	folder_remove(into);
 	mkdir(into, 0700);
 }
 
@@ -91,7 +79,7 @@ static void
 new_store(const char *name)
 {
 	snprintf(store, sizeof(store), "%s/%s", scratch_dir(), name);
-	remove_folder(store);
+	folder_remove(store);
 }
 
 static void
@@ -257,9 +245,9 @@ unreadable(void *arg)
 	chmod(at(store, name), 0);
 	if (!rc)
 		rc = store_restore(store, into, 9, "nine", 0, &r, &e);
-	remove_folder(store);
-	remove_folder(state);
-	remove_folder(into);
+	folder_remove(store);
+	folder_remove(state);
+	folder_remove(into);
 	return rc == -EACCES ? 0 : 1;
 }
 
