@@ -74,7 +74,7 @@ take thief "$M/queue/low/v@2"
 kill -CONT "$pid"
 ok "whose task another has is stopped" wait_until 10 dead "$agent"
 is "$(xattr "$M/tasks/v" attempt)" 2 "and takes nothing away"
-is "$(ask thief write done)" ok "from the thief, who ends it"
+is "$(ask thief "write done")" ok "from the thief, who ends it"
 wait "$pid"
 is $? 0 "agentd goes on"
 
