@@ -492,9 +492,9 @@ configure(struct super *s)
 		       EXIT_UNFIT;
 }
 
-/* Tell what agents on this node run in. */
+/* What agents on this node run in: for people, before any of them does. */
 static void
-tell(const struct super *s)
+describe(const struct super *s, char *text, size_t size)
 {
 	struct err err = { 0 };
 	int version = s->run.memory && s->memory_by != MEMORY_POLL ? try_cgroup(s, &err) : 0;
@@ -503,11 +503,12 @@ tell(const struct super *s)
 			 version == 2	? "limited by cgroup v2" :
 					  "polled";
 
-	printf("agents run in the sandbox %s%s, their memory is %s\n", sandbox_kind_name(s->sandbox),
-	       s->sandbox == SANDBOX_NONE	? " (that is, in none)" :
-	       s->conf.agent.network		? ", with the network" :
-						  ", without network",
-	       by);
+	snprintf(text, size, "agents run in the sandbox %s%s, their memory is %s%s%s%s",
+		 sandbox_kind_name(s->sandbox),
+		 s->sandbox == SANDBOX_NONE ? " (that is, in none)" :
+		 s->conf.agent.network	    ? ", with the network" :
+					      ", without network",
+		 by, err.text[0] ? " (no cgroup: " : "", err.text, err.text[0] ? ")" : "");
 }
 
 int
@@ -537,10 +538,11 @@ super_run(const struct super_options *o)
 	int status = configure(&s);
 	if (status)
 		return status;
-	if (o->check) {
-		tell(&s);
-		return 0;
-	}
+	char text[480];
+	describe(&s, text, sizeof(text));
+	if (o->check)
+		return puts(text) < 0 || fflush(stdout) ? EXIT_TROUBLE : 0;
+	log_info("%s", text);
 	attempt_sweep(o->local);
 	proc_init();
 	s.state = s.is_plugin ? SETUP : IDLE;
