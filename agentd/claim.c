@@ -190,19 +190,42 @@ claim_fate(const char *mnt, const struct lease_claim *c)
 {
 	char path[PATH_MAX + NAME_LIMIT + 64];
 	char text[16];
+	char number[16];
+	char again[16];
 
 	snprintf(path, sizeof(path), "%s/tasks/%s", mnt, c->name);
-	errno = 0;
-	get_attr(path, "user.raser.attempt", text, sizeof(text));
-	if (!*text)
-		return FATE_UNKNOWN;
-	unsigned long attempt = strtoul(text, NULL, 10);
+	get_attr(path, "user.raser.attempt", number, sizeof(number));
 	get_attr(path, "user.raser.state", text, sizeof(text));
+	get_attr(path, "user.raser.attempt", again, sizeof(again));
+	/* the claim may end between two of these, and number and state then do not belong together */
+	if (!*number || strcmp(number, again) != 0)
+		return FATE_UNKNOWN;
+	unsigned long attempt = strtoul(number, NULL, 10);
 	if (attempt == c->attempt && !strcmp(text, "claimed"))
 		return FATE_STANDS;
 	return attempt == c->attempt + 1 && !strcmp(text, "pending") ? FATE_FREE :
 	       *text						  ? FATE_OVER :
 								    FATE_UNKNOWN;
+}
+
+bool
+claim_stands(const char *mnt, const struct lease_claim *c, const char *verb)
+{
+	char path[PATH_MAX + NAME_LIMIT + 64];
+	char number[16];
+	char state[16];
+
+	snprintf(path, sizeof(path), "%s/tasks/%s", mnt, c->name);
+	get_attr(path, "user.raser.attempt", number, sizeof(number));
+	unsigned long attempt = strtoul(number, NULL, 10);
+	get_attr(path, "user.raser.state", state, sizeof(state));
+	/* nobody but the holder ends an attempt so */
+	if (attempt == c->attempt)
+		return (!strcmp(verb, "done") && !strcmp(state, "done")) ||
+		       (strcmp(verb, "done") != 0 && !strcmp(state, "failed"));
+	get_attr(path, "user.raser.failures", number, sizeof(number));
+	return attempt == c->attempt + 1 && !strcmp(state, "pending") && !strncmp(verb, "retry ", 6) &&
+	       strtol(number, NULL, 10) > c->failures;
 }
 
 int

@@ -57,6 +57,11 @@ enum claim_fate {
 enum claim_fate
 claim_fate(const char *mnt, const struct lease_claim *c);
 
+/* Does a claim whose daemon is gone have this end already? It was taken, and the daemon died before
+ * it could say so. */
+bool
+claim_stands(const char *mnt, const struct lease_claim *c, const char *verb);
+
 /* Heartbeat. 0; -ESTALE or -ENOENT: lost; anything else: the mount's trouble, try again. */
 int
 claim_touch(const struct lease_claim *c);

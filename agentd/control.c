@@ -14,6 +14,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+enum { READ_MAX = CONTROL_LINE }; /* at once */
+
 int
 control_open(struct control *c, const char *path)
 {
@@ -145,7 +147,7 @@ take_line(struct control *c, int64_t now, control_fn *fn, void *arg)
 	json_decref(o.step);
 }
 
-void
+bool
 control_read(struct control *c, int64_t now, control_fn *fn, void *arg)
 {
 	char buf[4096];
@@ -153,12 +155,15 @@ control_read(struct control *c, int64_t now, control_fn *fn, void *arg)
 	ssize_t n;
 
 	if (c->fd < 0)
-		return;
+		return false;
 	if (!fstat(c->fd, &st) && st.st_size < c->at)
 		c->at = 0; /* somebody wrote with > instead of >> */
 	while (c->notify_fd >= 0 && read(c->notify_fd, buf, sizeof(buf)) > 0)
 		; /* the news itself says nothing */
-	while ((n = pread(c->fd, buf, sizeof(buf), c->at)) > 0) {
+	for (off_t end = c->at + READ_MAX; c->at < end;) {
+		n = pread(c->fd, buf, sizeof(buf), c->at);
+		if (n <= 0)
+			return false;
 		c->at += n;
 		for (ssize_t i = 0; i < n; i++) {
 			if (buf[i] == '\n')
@@ -169,4 +174,5 @@ control_read(struct control *c, int64_t now, control_fn *fn, void *arg)
 				c->skipping = true;
 		}
 	}
+	return true;
 }

@@ -42,8 +42,8 @@ control_open(struct control *c, const char *path);
 void
 control_close(struct control *c);
 
-/* Read what is new, line by line. now: wall seconds. */
-void
+/* Read what is new, line by line, but not endlessly. now: wall seconds. True: there is more. */
+bool
 control_read(struct control *c, int64_t now, control_fn *fn, void *arg);
 
 /* One line, without its end; for control_read() and its test. */

@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/capability.h>
+#include <linux/keyctl.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -52,6 +53,14 @@ drop_capabilities(void)
 	}
 }
 
+/* What the user's session holds, Kerberos tickets for instance, is no more an agent's in a sandbox
+ * than the user's home. */
+static void
+leave_keys(void)
+{
+	syscall(SYS_keyctl, KEYCTL_JOIN_SESSION_KEYRING, NULL);
+}
+
 static bool
 set_files(const struct proc_spec *s, int sandbox_report)
 {
@@ -92,6 +101,8 @@ agent_exec(const struct guard *g, int fd, int sandbox_report)
 		goto fail;
 	if (s->plan->drop_caps)
 		drop_capabilities();
+	if (s->plan->kind != SANDBOX_NONE)
+		leave_keys();
 	execve(s->plan->argv[0], s->plan->argv, s->plan->env);
 fail:;
 	int code = errno;

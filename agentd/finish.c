@@ -123,7 +123,7 @@ drop_job(struct super *s)
 enum state
 work_exited(struct super *s)
 {
-	listen_control(s);
+	listen_last(s);
 	proc_finish(&s->proc, &s->end);
 	s->frozen = false;
 	attempt_words(&s->attempt);
@@ -281,6 +281,9 @@ not_taken(struct super *s, int rc)
 enum state
 ending_timer(struct super *s)
 {
+	/* the daemon may have died of the end itself, as it were: taken, and not said */
+	if (s->adrift && claim_stands(s->o->mnt, &s->claim, s->verb))
+		return accepted(s);
 	if (s->adrift && drift(s) == EV_LOST)
 		return ending_lost(s);
 	if (s->adrift) {

@@ -27,13 +27,17 @@ mount_entry(const char *at, const char *type, const char *from, bool rw)
 			 from, "options", "rbind", rw ? "rw" : "ro");
 }
 
+/* NULL when one of them is no UTF-8: it must not be left out. */
 static json_t *
 text_list(char *const *list)
 {
 	json_t *all = json_array();
 
-	for (; list && *list; list++)
-		json_array_append_new(all, json_string(*list));
+	for (; all && list && *list; list++)
+		if (json_array_append_new(all, json_string(*list)) < 0) {
+			json_decref(all);
+			all = NULL;
+		}
 	return all;
 }
 

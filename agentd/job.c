@@ -8,17 +8,18 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { RESULT_MAX = 4096 - sizeof(int) /* a pipe takes a page whole: pipe(7) */ };
+enum { RESULT_MAX = 4096 - sizeof(max_align_t) /* a pipe takes a page whole: pipe(7) */ };
 
 struct report {
 	int rc;
-	char result[RESULT_MAX];
+	_Alignas(max_align_t) char result[RESULT_MAX]; /* some structure of the job's */
 };
 
 static void
@@ -37,7 +38,7 @@ child(job_fn *fn, const void *arg, size_t size, int fd)
 	signal(SIGTERM, SIG_IGN);
 	signal(SIGHUP, SIG_IGN);
 	report.rc = fn(arg, report.result);
-	size_t len = sizeof(report.rc) + size;
+	size_t len = offsetof(struct report, result) + size;
 	_exit(write(fd, &report, len) == (ssize_t)len ? 0 : 1);
 }
 
@@ -84,7 +85,7 @@ job_finish(struct job *j, void *result)
 	close(j->fd);
 	while (waitpid(j->pid, NULL, 0) < 0 && errno == EINTR)
 		;
-	bool whole = n == (ssize_t)(sizeof(report.rc) + j->size);
+	bool whole = n == (ssize_t)(offsetof(struct report, result) + j->size);
 	if (result && j->size)
 		memset(result, 0, j->size);
 	if (whole && result && j->size)

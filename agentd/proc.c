@@ -145,6 +145,7 @@ order(const struct proc *p, enum guard_order what)
 {
 	const char byte = (char)what;
 
+	kill(p->guard, SIGCONT); /* an agent of the same user may have stopped it */
 	/* a guard that is gone is found by p->fd */
 	return send(p->cmd, &byte, 1, MSG_NOSIGNAL | MSG_DONTWAIT) == 1;
 }
@@ -194,6 +195,8 @@ proc_usage(const struct proc *p, struct usage *u)
 
 	if (p->guard <= 0 || !tree_look(p->guard, &guard) || tree_list(&t, p->guard) < 0)
 		return false;
+	if (guard.state == 'T')
+		kill(p->guard, SIGCONT); /* it could not even say that the agent has ended */
 	tree_usage(&t, p->guard, u);
 	return t.n > 0;
 }

@@ -181,7 +181,7 @@ shot_begin(struct super *s)
 		shot_end(s);
 		return;
 	}
-	listen_control(s); /* the steps that the workspace shows are in the trajectory beside it */
+	listen_last(s); /* the steps that the workspace shows are in the trajectory beside it */
 	s->save_asked = false;
 	s->save_number++;
 	s->shot = s->no_clone ? SHOT_ARCHIVE : SHOT_CLONE;

@@ -81,6 +81,8 @@ struct super {
 	struct trajectory trajectory;
 	struct activity activity;
 	struct restore_result restored;
+	unsigned restore_attempt; /* who restores */
+	char restore_owner[32];
 	bool lost;	/* the claim is another's: write no end */
 	bool preempted; /* SIGTERM: leave after this attempt */
 	bool adrift;	/* the mount died under the claim */
@@ -89,6 +91,8 @@ struct super {
 	char limit_why[120];
 	char verb[200];
 	bool wants_save, failed_itself;
+	bool killing; /* its end by force was asked for */
+	unsigned bad_lines;
 
 	/* checkpoints */
 	enum shot shot;
@@ -140,9 +144,12 @@ beat(struct super *s);
 /* Take up again what a mount that died has cost us, or hear that it is lost; returns as beat(). */
 int
 drift(struct super *s);
-/* Read what the agent has said. */
+/* Read what the agent has said: a part of it, and the rest with the next samples; or all of it,
+ * since it says nothing more. */
 void
 listen_control(struct super *s);
+void
+listen_last(struct super *s);
 
 /* ---- save.c ---- */
 /* What became of the checkpoint that it was restored from, if it was. */

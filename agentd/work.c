@@ -14,7 +14,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { DRIFT_MS = 200 };
+enum {
+	DRIFT_MS = 200,
+	KILL_AGAIN_MS = 1000,
+	LISTEN_MS = 2000, /* to what an agent has said before its end */
+	BAD_LINES = 10,	  /* so many lines that are not understood are told */
+};
 
 static int64_t
 touch_every(const struct super *s)
@@ -54,6 +59,7 @@ work_prepare(struct super *s)
 	s->next_touch = now_ms() + touch_every(s);
 	s->leave_by = s->kill_at = s->next_save = 0;
 	s->shot = SHOT_NONE;
+	s->bad_lines = 0;
 	s->frozen = false;
 	s->saved_stamp = 0;
 	s->save_ms = 0;
@@ -61,6 +67,9 @@ work_prepare(struct super *s)
 		return finish_unstarted(s, strerror(-rc));
 	if (access(s->attempt.store, F_OK) < 0)
 		return start_agent(s); /* nobody has left anything */
+	/* the number may change meanwhile, when the mount dies */
+	s->restore_attempt = s->claim.attempt;
+	snprintf(s->restore_owner, sizeof(s->restore_owner), "%s", owner_random(s->claim.owner));
 	if (!start_job(s, restore, s, sizeof(struct restore_result)))
 		return finish_unstarted(s, "no process for restoring its checkpoint");
 	return PREPARING;
@@ -93,7 +102,10 @@ stop_preparing(struct super *s)
 		return;
 	job_kill(&s->job);
 	job_finish(&s->job, NULL);
-	store_interrupted(s->attempt.store, s->claim.attempt, owner_random(s->claim.owner));
+	/* it was our doing: two of these must not condemn a good checkpoint */
+	int rc = store_interrupted(s->attempt.store, s->restore_attempt, s->restore_owner);
+	if (rc)
+		LOG_TASK(log_warnx, s, "its checkpoint cannot be marked: %s", strerror(-rc));
 }
 
 enum state
@@ -389,7 +401,9 @@ on_order(void *arg, const struct order_text *o)
 		s->next_save = now.boot_ms;
 		break;
 	case ORDER_BAD:
-		LOG_TASK(log_warnx, s, "RASER_CONTROL: a line is not understood: %s", o->text);
+		if (s->bad_lines++ < BAD_LINES)
+			LOG_TASK(log_warnx, s, "RASER_CONTROL: a line is not understood: %s%s", o->text,
+				 s->bad_lines == BAD_LINES ? "; no more of them is told" : "");
 		break;
 	}
 }
@@ -397,7 +411,18 @@ on_order(void *arg, const struct order_text *o)
 void
 listen_control(struct super *s)
 {
-	control_read(&s->control, now_read().wall_s, on_order, s);
+	/* an agent may write faster than we read: heartbeats and signals come in between */
+	if (control_read(&s->control, now_read().wall_s, on_order, s))
+		s->next_sample = now_ms();
+}
+
+void
+listen_last(struct super *s)
+{
+	int64_t until = now_ms() + LISTEN_MS;
+
+	while (control_read(&s->control, now_read().wall_s, on_order, s) && now_ms() < until)
+		;
 }
 
 /* ---- its limits ---- */
@@ -430,9 +455,11 @@ work_timer(struct super *s)
 	int64_t now = now_ms();
 
 	if (s->state == STOPPING && s->kill_at && now >= s->kill_at) {
-		LOG_TASK(log_info, s, "its agent does not end by itself; killing it");
+		if (!s->killing)
+			LOG_TASK(log_info, s, "its agent does not end by itself; killing it");
+		s->killing = true;
 		proc_kill(&s->proc);
-		s->kill_at = 0;
+		s->kill_at = now + KILL_AGAIN_MS; /* its guard may stand still */
 	}
 	int e = now >= s->next_touch ? beat(s) : -1;
 	if (e >= 0)
@@ -452,6 +479,7 @@ static enum state
 stop(struct super *s, int64_t grace_ms)
 {
 	shot_drop(s);
+	s->killing = false;
 	proc_term(&s->proc);
 	s->kill_at = now_ms() + grace_ms;
 	return STOPPING;

@@ -6,6 +6,7 @@
 #include "log.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -20,6 +21,14 @@ log_init(const char *program, enum log_level level)
 {
 	log_program = program;
 	log_limit = level;
+	/* whoever started us may have closed them: the next file to be opened, a claim maybe, must
+	 * not become what messages are written to */
+	int fd;
+	do
+		fd = open("/dev/null", O_RDWR);
+	while (fd >= 0 && fd <= STDERR_FILENO);
+	if (fd >= 0)
+		close(fd);
 }
 
 static void

@@ -15,7 +15,8 @@ struct err {
 	char text[320];
 };
 
-/* Set the program's name (kept by reference) and the chattiest level that is printed. */
+/* Set the program's name (kept by reference) and the chattiest level that is printed, and see that
+ * descriptors 0 to 2 are open: the first thing that a program does. */
 void
 log_init(const char *program, enum log_level level);
 

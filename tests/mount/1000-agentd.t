@@ -157,7 +157,54 @@ is "$(state lost)" "done 0 " "the task is done by the next attempt"
 is "$(xattr "$M/tasks/lost" attempt)" 2 "which is its second"
 is "$(jq -r .verb "$results"/lost@1.*/attempt.json)" lost "the record of the first says why"
 
+# ---- agents that do harm ----
+
+# into a file of 30 MB, and a log of 1 MB: should they not be held back, the machine must live
+# shellcheck disable=SC2016
+flood='ulimit -f 30000; touch "$RASER_RESULTS/up"; yes nonsense >>"$RASER_CONTROL" 2>/dev/null; '
+one flood
+t0=$(now_ms)
+printf '%s\n' "$flood exit 65" >"$scratch/agent.sh"
+timeout -s KILL 60 "$agentd" --tier low "$M" -- bash "$scratch/agent.sh" 2>&1 | head -c 1000000 >"$scratch/flood.log"
+is "$(state flood)" "failed 0 verdict" "an agent that fills RASER_CONTROL ends as it says"
+below $(($(now_ms) - t0)) 15000 "when it says"
+is "$(grep -c "flood@1: RASER_CONTROL" "$scratch/flood.log")" 10 "and does not fill the log"
+
+# shellcheck disable=SC2016
+one stopped
+run_agent high 'kill -STOP $PPID; exit 65'
+is "$(state stopped)" "failed 0 verdict" "an agent that stops its guard ends as well"
+# shellcheck disable=SC2016
+one stopped2
+start_agent low 'guard=$PPID; trap "kill -STOP $guard" TERM; touch "$RASER_RESULTS/up"
+while :; do sleep 0.05; done'
+ok "one that stops it at its SIGTERM" wait_until 10 eval 'ls "$results"/stopped2@1.*/out/up'
+kill -TERM "$agent"
+ok "is ended" wait_until 15 dead "$agent"
+wait "$agent"
+is $? 99 "and given back"
+ok "cancelled" mv "$M/pending/stopped2" "$M/cancelled/stopped2"
+
+one deep
+run_agent low 'python3 -c "
+import os
+for i in range(400):
+    os.mkdir(\"directory-%010d\" % i)
+    os.chdir(\"directory-%010d\" % i)
+open(\"file\", \"w\").close()
+os.chmod(\"..\", 0)"'
+is "$(state deep)" "done 0 " "a workspace with paths that are too long for the kernel"
+is "$(find "$TMPDIR" -maxdepth 1 -name 'raser-agent.*' | wc -l)" 0 "is removed"
+
 # ---- messages ----
+
+one closed
+# what is opened first must not become standard error
+"$agentd" --tier low "$M" -- bash -c 'exec 2>/dev/null; ls -l "/proc/$(cut -d " " -f 4 "/proc/$PPID/stat")/fd"' \
+	0<&- 1>&- 2>&-
+is "$(state closed)" "done 0 " "agentd without standard input, output and error"
+is "$(awk '$(NF - 2) <= 2 { print $NF }' "$results/closed/output.log" | sort -u)" /dev/null \
+	"says nothing into the files that it opens"
 
 like "$("$agentd" --tier nosuch "$M" -- true 2>&1)" "no mount of raserfs with a tier nosuch" "an unknown tier"
 like "$("$agentd" --tier low "$scratch" -- true 2>&1)" "no mount of raserfs" "no mount"

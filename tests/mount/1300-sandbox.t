@@ -77,6 +77,7 @@ reach@*)
 	try write_task append "$RASER_TASK_FILE"
 	echo "said" >>"$RASER_CONTROL"
 	;;
+key@*) python3 "$here/key.py" ;;
 term@1)
 	trap 'echo agent >>"$RASER_RESULTS/term"; wait; exit 99' TERM
 	setsid sh -c 'trap "echo child >>\"\$RASER_RESULTS/term\"; exit" TERM
@@ -92,6 +93,17 @@ esac
 exit 0
 EOS
 chmod 755 "$scratch/plugin/agent"
+# the session's key, by keyctl(2): 10 is KEYCTL_SEARCH, -3 the session's keyring
+cat >"$scratch/plugin/key.py" <<'EOS'
+import ctypes, os, platform, sys
+keyctl, add_key = {"x86_64": (250, 248), "aarch64": (219, 217)}.get(platform.machine(), (-1, -1))
+libc = ctypes.CDLL(None)
+if len(sys.argv) > 1:
+    libc.syscall(keyctl, 1, None)
+    libc.syscall(add_key, b"user", b"raser-test", b"ticket", 6, -3)
+    os.execv(sys.argv[1], sys.argv[1:])
+print("found" if libc.syscall(keyctl, 10, -3, b"user", b"raser-test", 0) > 0 else "hidden")
+EOS
 printf '#!/no/such/interpreter\n' >"$scratch/plugin/broken"
 chmod 755 "$scratch/plugin/broken"
 
@@ -171,6 +183,20 @@ try_kind() {
 	said() { out reach "$1" | sed -n "s/^$2 //p"; }
 }
 
+# what the session holds in the kernel: tickets
+try_keys() {
+	local holder=("${as[@]}" python3 "$scratch/plugin/key.py") wanted=hidden
+	if [ "$("${holder[@]}" /usr/bin/env python3 "$scratch/plugin/key.py" 2>&1)" != found ]; then
+		skip 1 "no keyctl(2) here"
+		return
+	fi
+	[ "$kind" = none ] && wanted=found
+	one "$kind.key"
+	local as=("${holder[@]}")
+	boxes
+	is "$(out key 1)" $wanted "$kind: the session's keys"
+}
+
 try_signals() {
 	local mark=$kind
 
@@ -241,6 +267,7 @@ for kind in none bwrap gvisor apptainer; do
 	options=()
 	[ "$kind" = apptainer ] && options=(--image "$scratch/image")
 	try_kind
+	[ "$kind" = apptainer ] || try_keys # the image has no Python
 	try_signals
 	try_broken
 done

@@ -120,6 +120,29 @@ is "$(archives deaf | wc -l)" 1 "and saved all the same"
 run_one low
 is "$(state deaf)" "done 0 " "and done by the next"
 
+# preempted while it restores, again and again: that is not the checkpoint's fault
+# shellcheck disable=SC2016
+agent 'if [ "$RASER_RESUMED" = 1 ]; then cat x >"$RASER_RESULTS/x"; exit 0; fi
+[ ! -e "$RASER_RESULTS/../../../begun" ] || exit 65
+echo kept >x; seq -f file%.0f 1 20000 | xargs touch; trap "exit 99" TERM; touch "$RASER_RESULTS/up"
+while :; do sleep 0.05; done'
+one large
+start low
+ok "one with many files" wait_until 60 eval '[ -e "$(echo "$results"/large@1.*/out/up)" ]'
+kill -TERM "$pid"
+wait "$pid"
+is "$(archives large | wc -l)" 1 "is saved"
+touch "$RUN/begun"
+for k in 2 3 4; do
+	start low
+	ok "attempt $k restores it" wait_until 20 grep -q "^begun $k\." "$store/large/$(newest large).tried"
+	kill -TERM "$pid"
+	wait "$pid"
+	is "$?/$(tail -n 1 "$store/large/$(newest large).tried" | cut -d . -f 1)" "99/undone $k" "and is preempted"
+done
+run_one low
+is "$(state large)/$(cat "$results/large/out/x")" "done 0 /kept" "it is restored all the same"
+
 # ---- on request, unchanged, generations ----
 
 setup agent.checkpoint_every=0 agent.sandbox=none

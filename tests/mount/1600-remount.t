@@ -18,7 +18,7 @@ remount() {
 }
 
 start() {
-	"$agentd" --tier low "$M" -- bash "$scratch/agent.sh" 2>>"$scratch/agentd.log" &
+	"$agentd" --tier "${1-low}" "$M" -- bash "$scratch/agent.sh" 2>>"$scratch/agentd.log" &
 	pid=$!
 	extra_pids+=("$pid")
 }
@@ -61,7 +61,34 @@ wait "$pid"
 is $? 0 "and is taken by the next daemon"
 is "$(xattr "$M/tasks/u" state)/$(xattr "$M/tasks/u" failures)" "done/0" "done"
 
+# it ends, and the daemon dies before it can say so
+shim=(env "LD_PRELOAD=$top/tests/slowdisk.so" "SLOWDISK=$scratch/rules"
+	"ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS-}")
+for how in 0 3; do
+	rm -f "$scratch/go" "$scratch/starts"
+	: >"$scratch/rules"
+	unmount m
+	wrap=("${shim[@]}")
+	mount_run m
+	wrap=()
+	printf '%s\n' "echo >>$scratch/starts; while [ ! -e $scratch/go ]; do sleep 0.05; done" \
+		'[ "$RASER_ATTEMPT" -lt 2 ] || exit 0' "exit $how" >"$scratch/agent.sh"
+	one "w$how"
+	start medium
+	ok "another one works" wait_until 10 exists "$scratch/starts"
+	echo 'fsync * 5000 -' >"$scratch/rules"
+	touch "$scratch/go"
+	ok "its end stands" wait_until 10 eval '[ -n "$(find "$RUN/chain" -name "w$how@1.end")" ]'
+	remount
+	wait "$pid"
+	is $? 0 "but nobody has said so"
+	is "$(xattr "$M/tasks/w$how" state)/$(xattr "$M/tasks/w$how" failures)" "done/$((how > 0))" "it counts once"
+	is "$(cd "$results" && readlink "w$how" | cut -d . -f 1)" "w$how@$((how > 0 ? 2 : 1))" "its result is found"
+done
+
 # somebody was faster
+printf '%s\n' 'echo "$$ $RASER_ATTEMPT" >>"'"$scratch"'/starts"
+while [ ! -e "'"$scratch"'/go" ]; do sleep 0.05; done' >"$scratch/agent.sh"
 rm -f "$scratch/go" "$scratch/starts"
 one v
 start

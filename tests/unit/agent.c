@@ -194,7 +194,9 @@ control(void)
 	memset(filler, 'x', sizeof(filler));
 	ok(write(fd, filler, sizeof(filler)) > 0 && write(fd, "\nprogress\n", 10) == 10, "a line without end");
 	seen[0] = '\0';
-	control_read(&c, 0, on_line, seen);
+	ok(control_read(&c, 0, on_line, seen) && !seen[0], "is not read at once");
+	while (control_read(&c, 0, on_line, seen))
+		;
 	ok(!strcmp(seen, "5 1 "), "is dropped, not what follows: %s", seen);
 	ok(ftruncate(fd, 0) == 0 && write(fd, "checkpoint\n", 11) == 11, "written with > instead of >>");
 	seen[0] = '\0';
@@ -305,6 +307,13 @@ hang(const void *arg, void *result)
 	return 0;
 }
 
+static int
+align(const void *arg, void *result)
+{
+	(void)arg;
+	return (int)((uintptr_t)result % _Alignof(max_align_t));
+}
+
 static void
 jobs(void)
 {
@@ -319,6 +328,7 @@ jobs(void)
 	struct pollfd p = { .fd = j.fd, .events = POLLIN };
 	ok(poll(&p, 1, 5000) == 1 && job_finish(&j, &result) == -EIO && result == 0, "is killed, and that is seen");
 	ok(job_start(&j, answer, &arg, 1 << 20, -1) == -EINVAL, "a result that would not fit");
+	ok(!job_start(&j, align, NULL, 0, -1) && job_finish(&j, NULL) == 0, "any structure may be a result");
 }
 
 int
