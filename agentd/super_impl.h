@@ -1,6 +1,7 @@
 /*
- * super_impl.h - what super.c (the table, the queue), work.c (an agent at work), save.c (its
- * checkpoints) and finish.c (how it ends) share. Nobody else includes it.
+ * super_impl.h - what super.c (the table, the queue), start.c (a workspace and a start), work.c (an
+ * agent at work), save.c (its checkpoints) and finish.c (how it ends) share. Nobody else includes
+ * it.
  */
 #ifndef RASER_SUPER_IMPL_H
 #define RASER_SUPER_IMPL_H
@@ -135,8 +136,12 @@ start_job(struct super *s, job_fn *fn, const void *arg, size_t size);
 void
 pause_for_fault(struct super *s);
 
-/* ---- work.c ---- */
+/* ---- start.c ---- */
 action_fn work_prepare, prepare_job, prepare_lost, prepare_term, prepare_timer;
+
+/* ---- work.c ---- */
+int64_t
+touch_every(const struct super *s);
 action_fn work_timer, work_term, work_lost, work_limit, stop_term, stop_lost;
 /* Touch the lease and leave a sign of life. Returns the event that this brings, or -1. */
 int
