@@ -63,15 +63,17 @@ main(int argc, char **argv)
 	};
 	static const char *const kinds[] = { "auto", "none", "bwrap", "apptainer", "gvisor", NULL };
 	static const char *const hows[] = { "auto", "cgroup", "poll", NULL };
-	/* each option has a word of its own */
-	char **binds = calloc((size_t)argc + 1, sizeof(*binds));
-	char **pass = calloc((size_t)argc + 1, sizeof(*pass));
+	/* each option has a word of its own; these live as long as we do */
+	static char **binds;
+	static char **pass;
 	size_t nbinds = 0;
 	size_t npass = 0;
-	struct super_options o = { .local = getenv("TMPDIR"), .binds = binds, .pass = pass };
+	struct super_options o = { .local = getenv("TMPDIR") };
 	int c;
 
 	log_init("raser-agentd", LOG_INFO);
+	binds = calloc((size_t)argc + 1, sizeof(*binds));
+	pass = calloc((size_t)argc + 1, sizeof(*pass));
 	if (!binds || !pass) {
 		log_warnx("out of memory");
 		return 1;
@@ -119,6 +121,8 @@ main(int argc, char **argv)
 			return 2;
 		}
 	}
+	o.binds = binds;
+	o.pass = pass;
 	if (!o.local || !*o.local)
 		o.local = "/tmp";
 	o.mnt = optind < argc ? argv[optind++] : NULL;
