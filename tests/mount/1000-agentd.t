@@ -172,8 +172,11 @@ is "$(grep -c "flood@1: RASER_CONTROL" "$scratch/flood.log")" 10 "and does not f
 
 # shellcheck disable=SC2016
 one stopped
-run_agent high 'kill -STOP $PPID; exit 65'
-is "$(state stopped)" "failed 0 verdict" "an agent that stops its guard ends as well"
+start_agent high 'kill -STOP $PPID; exit 65'
+ok "an agent that stops its guard ends as well" wait_until 30 has_state stopped failed
+is "$(state stopped)" "failed 0 verdict" "as it says"
+pkill -CONT -P "$agent" -x raser-guard
+wait "$agent"
 # shellcheck disable=SC2016
 one stopped2
 start_agent low 'guard=$PPID; trap "kill -STOP $guard" TERM; touch "$RASER_RESULTS/up"
@@ -181,6 +184,7 @@ while :; do sleep 0.05; done'
 ok "one that stops it at its SIGTERM" wait_until 10 eval 'ls "$results"/stopped2@1.*/out/up'
 kill -TERM "$agent"
 ok "is ended" wait_until 15 dead "$agent"
+pkill -CONT -P "$agent" -x raser-guard
 wait "$agent"
 is $? 99 "and given back"
 ok "cancelled" mv "$M/pending/stopped2" "$M/cancelled/stopped2"

@@ -272,6 +272,17 @@ for kind in none bwrap gvisor apptainer; do
 	try_broken
 done
 
+# a word that gVisor's configuration cannot hold must not be left out
+one gvisor.word
+"$agentd" --tier low --sandbox gvisor "$M" -- /bin/sh -c 'exit 0' $'\377' 2>>"$scratch/agentd.log" &
+agent=$!
+extra_pids+=("$agent")
+ok "gvisor: an argument that is no UTF-8" wait_until 20 eval '[ "$(xattr "$M/tasks/gvisor.word" attempt)" -ge 2 ]'
+like "$(kind=gvisor record word .verb)" "free not-its-fault .*config.json: Invalid argument" "is refused"
+kill -TERM "$agent"
+wait "$agent"
+mv "$M/pending/gvisor.word" "$M/cancelled/gvisor.word"
+
 # ---- a sandbox that does not work is the node's fault ----
 
 kind=bwrap options=()
