@@ -139,6 +139,7 @@ work_exited(struct super *s)
 		return SAVING;
 	drop_job(s);
 	bool started = false;
+	s->synced_again = false;
 	if (s->done) {
 		started = start_job(s, sync_job, s, 0);
 	} else if (s->wants_save) {
@@ -157,6 +158,12 @@ finish_job(struct super *s)
 	if (s->done) {
 		int rc = job_finish(&s->job, NULL);
 
+		/* somebody may have killed the job: that alone must not cost a finished task */
+		if (rc && !s->synced_again) {
+			s->synced_again = true;
+			if (start_job(s, sync_job, s, 0))
+				return SAVING;
+		}
 		if (rc) {
 			/* a result that is not there must not be called done */
 			s->done = false;

@@ -91,7 +91,7 @@ struct super {
 	enum health limit; /* it was stopped for that */
 	char limit_why[120];
 	char verb[200];
-	bool wants_save, failed_itself;
+	bool wants_save, failed_itself, synced_again;
 	bool killing; /* its end by force was asked for */
 	unsigned bad_lines;
 

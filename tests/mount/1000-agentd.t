@@ -189,6 +189,17 @@ wait "$agent"
 is $? 99 "and given back"
 ok "cancelled" mv "$M/pending/stopped2" "$M/cancelled/stopped2"
 
+# whoever kills what makes its results durable does not undo a finished task
+one synced
+# shellcheck disable=SC2016
+start_agent low 'for i in $(seq 3000); do echo x >"$RASER_RESULTS/f$i"; done'
+job=
+while alive "$agent" && [ -z "$job" ]; do
+	job=$(pgrep -P "$agent" -x raser-job) && kill -KILL "$job"
+done
+wait "$agent"
+is "$(state synced)/$(xattr "$M/tasks/synced" attempt)" "done 0 /1" "a job that syncs is killed: it is done again, the task is not"
+
 one deep
 run_agent low 'python3 -c "
 import os
