@@ -101,6 +101,7 @@ quick_tests = \
 
 # what drives the threads of a daemon against each other
 thread_tests = \
+	tests/unit/checkpoint.t \
 	tests/unit/queue.t \
 	tests/mount/0200-claim.t \
 	tests/mount/0300-lease.t \
