@@ -170,7 +170,8 @@ comes "$B/leases/g1@2"
 old=$(owner a)
 rm "$RUN/nodes/$old"
 ok "rm of a beat in the run directory is a verdict" wait_until 10 exists "$B/queue/low/g1@3"
-is "$(on b state g1) $(on b xattr "$B/tasks/g1" reason)" "pending 0 1 dead-owner" "its claims are lost"
+# by whoever meets them first: others, or the daemon itself, which finds its beat gone and begins anew
+like "$(on b state g1) $(on b xattr "$B/tasks/g1" reason)" "^pending 0 (1 dead-owner|0 restart)\$" "its claims are over"
 told() { [ "$(ask fa touch)" = ESTALE ]; }
 ok "their holders are told" wait_until 5 told
 ok "and it lives on under a new name" wait_until 5 reborn
