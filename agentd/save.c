@@ -69,7 +69,8 @@ archive(const struct super *s, const char *state, struct save_report *r)
 		.store = s->attempt.store, .state = state, .attempt = s->claim.attempt,
 		.owner = owner_random(s->claim.owner), .number = s->save_number,
 		.gzip = !strcmp(s->conf.agent.checkpoint_format, "gzip"),
-		.limit = s->conf.agent.checkpoint_limit, .taken_ms = (int64_t)s->shot_time.tv_sec * 1000 + s->shot_time.tv_nsec / 1000000,
+		.limit = s->conf.agent.checkpoint_limit,
+		.taken_ms = (int64_t)s->shot_time.tv_sec * 1000 + s->shot_time.tv_nsec / 1000000,
 	};
 	int rc = checkpoint_save(&spec, &r->result, &err);
 
@@ -119,7 +120,6 @@ plan_next(struct super *s)
 {
 	int64_t every = s->conf.agent.checkpoint_every_ms;
 	int64_t next = s->shot_ms + every;
-
 	int64_t soonest = now_ms() + 2 * s->frozen_ms;
 
 	if (s->save_asked) /* while the last one was being taken */
@@ -145,9 +145,8 @@ save_done(struct super *s, int rc, const struct save_report *report)
 	attempt_alive(&s->attempt, &s->claim); /* who goes on from it counts from here */
 	r->last_taken = (double)s->shot_time.tv_sec + (double)s->shot_time.tv_nsec / 1e9;
 	s->saved_stamp = report->stamp;
-	if (report->unchanged) {
+	if (report->unchanged)
 		return; /* the last one shows this moment as well */
-	}
 	s->save_ms = now_ms() - s->shot_ms;
 	r->saved++;
 	snprintf(r->last_saved, sizeof(r->last_saved), "%s", report->result.name);
@@ -167,7 +166,8 @@ shot_end(struct super *s)
 	thaw(s);
 	s->shot = SHOT_NONE;
 	int64_t every = s->conf.agent.checkpoint_every_ms;
-	s->next_save = !every ? 0 : now_ms() + (every < AGAIN_MS ? every : AGAIN_MS);
+	int64_t again = every && every < AGAIN_MS ? every : AGAIN_MS;
+	s->next_save = every || s->save_asked ? now_ms() + again : 0; /* what was asked for is owed */
 }
 
 void
@@ -182,12 +182,13 @@ shot_begin(struct super *s)
 		return;
 	}
 	listen_last(s); /* the steps that the workspace shows are in the trajectory beside it */
-	s->save_asked = false;
 	s->save_number++;
 	s->shot = s->no_clone ? SHOT_ARCHIVE : SHOT_CLONE;
 	if (!start_job(s, s->no_clone ? save_job : clone_job, s,
 		       s->no_clone ? sizeof(struct save_report) : sizeof(struct clone_report)))
 		shot_end(s);
+	else
+		s->save_asked = false;
 }
 
 /* The workspace is cloned, or cannot be. */

@@ -40,7 +40,7 @@ work_prepare(struct super *s)
 {
 	int rc = attempt_begin(&s->attempt, &s->run, &s->claim, s->o->local);
 
-	s->lost = s->adrift = s->done = s->failed_itself = s->wants_save = false;
+	s->lost = s->adrift = s->done = s->failed_itself = s->wants_save = s->save_asked = false;
 	s->limit = WELL;
 	s->restored = (struct restore_result){ 0 };
 	s->record = (struct record){ .tier = s->o->tier, .sandbox = sandbox_kind_name(s->sandbox),
@@ -264,9 +264,9 @@ start_agent(struct super *s)
 	settle(s, STORE_OK);
 	const struct agent_conf *c = &s->conf.agent;
 	s->activity = (struct activity){ .time_limit_ms = c->time_limit_ms,
-				   .hang_after_ms = c->hang_after_ms,
-				   .progress_after_ms = c->progress_after_ms,
-				   .max_steps = c->max_steps };
+					 .hang_after_ms = c->hang_after_ms,
+					 .progress_after_ms = c->progress_after_ms,
+					 .max_steps = c->max_steps };
 	struct now now = now_read();
 	activity_start(&s->activity, now);
 	s->next_sample = now.boot_ms + activity_every_ms(&s->activity);
