@@ -31,6 +31,10 @@ static const struct verb {
 	{ "export", verb_export, "RUN [--attempts | --steps]",
 	  "print the records of all attempts, or the steps of the accepted ones" },
 	{ "evict", verb_evict, "RUN OWNER...", "declare a daemon dead: its claims are lost" },
+	{ "audit", verb_audit,
+	  "RUN [--complete] [--settled] [--undisturbed] [--timed[=SECONDS]]\n"
+	  "        [--slack SECONDS] [--tap] [HISTORY...]",
+	  "check that a run kept its promises" },
 	{ "checkpoint", verb_checkpoint,
 	  "ls RUN [TASK] | verify RUN [TASK...] | extract RUN TASK DIR [--name NAME|--attempt K]",
 	  "list, check or unpack saved workspaces" },

@@ -31,6 +31,8 @@ verb_cancel(int argc, char **argv);
 int
 verb_evict(int argc, char **argv);
 int
+verb_audit(int argc, char **argv);
+int
 verb_checkpoint(int argc, char **argv);
 
 /* Everywhere in raser RUN is a run directory or a mount of one. */

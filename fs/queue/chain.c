@@ -5,6 +5,8 @@
 
 #include "chain.h"
 
+#include "history.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -217,8 +219,8 @@ chain_read(struct disk *disk, const char *path, char text[LINK_TEXT])
 	return 0;
 }
 
-int
-chain_cas(struct disk *disk, const char *path, const char *text, char found[LINK_TEXT])
+static int
+create_and_read(struct disk *disk, const char *path, const char *text, char found[LINK_TEXT])
 {
 	bool unknown = false; /* a create of ours may still arrive */
 
@@ -240,6 +242,22 @@ chain_cas(struct disk *disk, const char *path, const char *text, char found[LINK
 				  "repeating", path, strerror(-made), strerror(-seen));
 		disk_pause(disk, wait);
 	}
+}
+
+int
+chain_cas(struct disk *disk, const char *path, const char *text, char found[LINK_TEXT])
+{
+	history_say(disk, "cas\t%s\t%s", path, text);
+	int rc = create_and_read(disk, path, text, found);
+	if (rc == 1)
+		history_say(disk, "won\t%s\t%s", path, text);
+	else if (rc == 0)
+		history_say(disk, "lost\t%s\t%s\t%s", path, text, found);
+	else if (rc == -EINPROGRESS)
+		history_say(disk, "unknown\t%s\t%s", path, text);
+	else
+		history_say(disk, "failed\t%s\t%s\t%d", path, text, rc);
+	return rc;
 }
 
 void

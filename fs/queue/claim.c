@@ -127,6 +127,8 @@ queue_claim(struct queue *q, int64_t serial, unsigned attempt, int tier,
 		memcpy(grant->name, t.name, sizeof(grant->name));
 		queue_event(q, "%s@%u claimed by %s[%ld] for %s", t.name, attempt, by->comm,
 			    by->pid, q->conf.tiers[tier].name);
+		if (!orphan)
+			told(q, serial, attempt, "claim", 0, now);
 	} else {
 		lease_drop(q, l);
 		t.state = TASK_PENDING;
@@ -310,6 +312,7 @@ queue_touch(struct queue *q, int64_t serial, unsigned attempt, struct now now)
 		l->touched_boot = now.boot_ms;
 		l->touched_wall = now.wall_s;
 	}
+	told(q, serial, attempt, "touch", rc, now);
 	pthread_mutex_unlock(&q->lock);
 	return rc;
 }
@@ -323,6 +326,7 @@ queue_note(struct queue *q, int64_t serial, unsigned attempt, const char *text, 
 	int rc = holder(q, serial, attempt, now, &l);
 	if (!rc)
 		snprintf(l->note, sizeof(l->note), "%s", text);
+	told(q, serial, attempt, "note", rc, now);
 	pthread_mutex_unlock(&q->lock);
 	return rc;
 }
@@ -340,6 +344,7 @@ queue_resumed(struct queue *q, int64_t serial, unsigned attempt, int64_t lost_ms
 		if (lost_ms > q->stats.redo_max_ms)
 			q->stats.redo_max_ms = lost_ms;
 	}
+	told(q, serial, attempt, "resumed", rc, now);
 	pthread_mutex_unlock(&q->lock);
 	return rc;
 }
@@ -356,6 +361,7 @@ queue_park(struct queue *q, int64_t serial, unsigned attempt, int64_t until, str
 		l->touched_boot = now.boot_ms;
 		l->touched_wall = now.wall_s;
 	}
+	told(q, serial, attempt, "park", rc, now);
 	pthread_mutex_unlock(&q->lock);
 	return rc;
 }

@@ -5,6 +5,7 @@
 
 #include "node.h"
 
+#include "history.h"
 #include "names.h"
 
 #include <ctype.h>
@@ -128,6 +129,8 @@ node_join(struct node *node, struct disk *disk, int64_t wall)
 	int rc = disk_create(disk, path, node->text, strlen(node->text));
 	if (!rc)
 		rc = disk_touch(disk, path, node->second);
+	if (!rc)
+		history_say(disk, "owner\t%s", node->owner);
 	return rc;
 }
 
@@ -139,9 +142,13 @@ node_beat(struct node *node, int64_t wall)
 	node_path(path, node->owner);
 	/* strictly increasing, whatever the clock does: coarse file systems keep seconds only */
 	int64_t next = wall > node->second ? wall : node->second + 1;
+	int64_t since = node->disk->history ? disk_now(node->disk) : 0;
 	int rc = disk_touch(node->disk, path, next);
 	if (!rc)
 		node->second = next;
+	history_say(node->disk, "beat\t%s\t%lld\t%d", node->owner, (long long)since, rc);
+	if (rc == -ENOENT)
+		history_say(node->disk, "dead\t%s", node->owner);
 	/* ESTALE may be the storage's own trouble, and is no verdict */
 	return rc == -ENOENT ? -EOWNERDEAD : rc;
 }
@@ -171,6 +178,7 @@ node_leave(struct node *node)
 		return;
 	node_path(path, node->owner);
 	disk_unlink(node->disk, path);
+	history_say(node->disk, "leave\t%s", node->owner);
 	node->owner[0] = '\0';
 }
 
@@ -346,10 +354,12 @@ read_info(struct watch *w, struct watched *o)
 static void
 judge_missing(struct watch *w, struct watched *o, int64_t start)
 {
-	if (!o->missing)
+	if (!o->missing) {
 		o->missing = start;
-	else if (start - o->missing >= MISSING_MS && format_holds(w))
+	} else if (start - o->missing >= MISSING_MS && format_holds(w)) {
 		o->verdict = DEAD_LOST;
+		history_say(w->disk, "verdict\t%s\tmissing", o->owner);
+	}
 }
 
 /* One fresh look at a listed owner, and the verdict when its window is full. */
@@ -384,13 +394,16 @@ look(struct watch *w, struct watched *o)
 	o->last = start;
 	if (o->info_read && is_proven_dead(&o->info)) {
 		o->verdict = DEAD_PROVEN;
+		history_say(w->disk, "verdict\t%s\tproven", o->owner);
 		log_info("node %s: its process %ld is gone", o->owner, o->info.pid);
 		return;
 	}
 	/* the last look under a second old, or a frozen observer would judge by an old one */
 	if (o->looks >= LOOKS_MIN && start - o->since >= w->window_ms && format_holds(w) &&
 	    disk_now(w->disk) - start < MISSING_MS) {
+		history_say(w->disk, "verdict\t%s\tsilent", o->owner);
 		rc = disk_unlink(w->disk, path);
+		history_say(w->disk, "unlink\t%s\t%d", o->owner, rc);
 		if (rc && rc != -ENOENT) {
 			log_warnx("node %s is silent, but its beat cannot be unlinked: %s",
 				  o->owner, strerror(-rc));
@@ -481,6 +494,7 @@ watch_bury(struct watch *w, const char *owner)
 
 	node_path(path, owner);
 	int rc = disk_unlink(w->disk, path);
+	history_say(w->disk, "unlink\t%s\t%d", owner, rc);
 	if (rc && rc != -ENOENT)
 		log_warnx("node %s is dead, but its beat cannot be unlinked: %s", owner,
 			  strerror(-rc));

@@ -121,6 +121,8 @@ queue_free(struct queue *q)
 	index_close(q->index);
 	if (q->wake_fd >= 0)
 		close(q->wake_fd);
+	history_say(&q->disk, "stop");
+	history_close(q->disk.history);
 	disk_close(&q->disk);
 	pthread_mutex_destroy(&q->lock);
 	pthread_mutex_destroy(&q->watch_lock);
@@ -139,6 +141,14 @@ queue_open(const char *path, const struct queue_options *options, struct now now
 
 	if (disk_open(&disk, path, err))
 		return NULL;
+	const char *dir = getenv("RASER_HISTORY");
+	if (dir && *dir) {
+		disk.history = history_open(dir, now.boot_ms, err);
+		if (!disk.history) {
+			disk_close(&disk);
+			return NULL;
+		}
+	}
 	return queue_open_disk(disk, path, options, now, err);
 }
 
@@ -149,6 +159,7 @@ queue_open_disk(struct disk disk, const char *path, const struct queue_options *
 	struct queue *q = calloc(1, sizeof(*q));
 
 	if (!q) {
+		history_close(disk.history);
 		disk_close(&disk);
 		err_set(err, -ENOMEM, "out of memory");
 		return NULL;
@@ -173,6 +184,7 @@ queue_open_disk(struct disk disk, const char *path, const struct queue_options *
 	}
 	if (read_format(q, err) || read_conf(q, err))
 		goto fail;
+	history_say(&q->disk, "run\t%s\t%lld", q->uuid, (long long)q->conf.steal_after_ms);
 	watch_init(&q->watch, &q->disk, q->uuid, conf_beat_ms(&q->conf));
 	if (options->join) {
 		int rc = node_join(&q->node, &q->disk, now.wall_s);
@@ -363,6 +375,28 @@ queue_event(struct queue *q, const char *fmt, ...)
 	va_end(args);
 }
 
+void
+told(struct queue *q, int64_t serial, unsigned attempt, const char *what, int rc, struct now now)
+{
+	struct task t;
+
+	if (!q->disk.history || index_get(q->index, serial, &t))
+		return;
+	const struct lease *l = lease_find(q, serial, attempt);
+	history_say(&q->disk, "told\t%s\t%u\t%s\t%d\t%s\t%llu\t%lld", t.name, attempt, what, rc,
+		    l ? l->owner : "-", l ? (unsigned long long)l->seq : 0, (long long)now.boot_ms);
+}
+
+int
+hand_told(struct queue *q, const char *what, int64_t serial, unsigned attempt, int rc)
+{
+	struct task t;
+
+	if (q->disk.history && !queue_get(q, serial, &t))
+		history_say(&q->disk, "hand\t%s\t%s\t%u\t%d", what, t.name, attempt, rc);
+	return rc;
+}
+
 /* ---- places ---- */
 
 bool
@@ -393,6 +427,19 @@ void
 place_bay(const struct place *p, char out[DISK_PATH])
 {
 	bay_path(out, p->entry->batch.random, p->bay);
+}
+
+bool
+queue_bay(struct queue *q, int64_t serial, char out[DISK_PATH])
+{
+	struct place p;
+
+	pthread_mutex_lock(&q->lock);
+	bool there = place_of(q, serial, &p);
+	pthread_mutex_unlock(&q->lock);
+	if (there)
+		place_bay(&p, out);
+	return there;
 }
 
 void

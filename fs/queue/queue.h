@@ -39,7 +39,8 @@ struct queue *
 queue_open(const char *path, const struct queue_options *options, struct now now,
 	   struct err *err);
 
-/* As queue_open(), on a disk that the caller has opened and that the queue then owns. */
+/* As queue_open(), on a disk that the caller has opened and that the queue then owns, its history
+ * included. */
 struct queue *
 queue_open_disk(struct disk disk, const char *path, const struct queue_options *options,
 		struct now now, struct err *err);
@@ -71,6 +72,9 @@ int
 queue_get(struct queue *q, int64_t serial, struct task *t);
 void
 queue_list(struct queue *q, int view, int64_t after, index_fn *fn, void *arg);
+/* Where the links of a task lie, "chain/<r>.<bay>". */
+bool
+queue_bay(struct queue *q, int64_t serial, char out[DISK_PATH]);
 /* There are ends that nobody here has read: by others, and not yet needed. */
 bool
 queue_has_unread(struct queue *q);

@@ -11,6 +11,7 @@
 #include <limits.h>
 #include <pthread.h>
 
+#include "history.h"
 #include "queue.h"
 
 enum { EVENTS = 1024, EVENT_TEXT = 200, OPEN_BATCHES = 16 };
@@ -198,6 +199,12 @@ void
 tick_by(struct queue *q, int64_t boot_ms);
 void
 queue_event(struct queue *q, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* An answer to an agent, for the history. what: what it asked for. */
+void
+told(struct queue *q, int64_t serial, unsigned attempt, const char *what, int rc, struct now now);
+/* What a person asked for and was told, for the history. Takes the lock. Returns rc. */
+int
+hand_told(struct queue *q, const char *what, int64_t serial, unsigned attempt, int rc);
 /* How many tasks tier could be given here now. */
 int64_t
 ready_count(struct queue *q, int tier);

@@ -301,9 +301,9 @@ quiet_lease(struct queue *q, int64_t serial, unsigned attempt)
 	return l;
 }
 
-int
-queue_end(struct queue *q, int64_t serial, unsigned attempt, enum outcome outcome,
-	  enum reason reason, const char *note, struct now now)
+static int
+end_own(struct queue *q, int64_t serial, unsigned attempt, enum outcome outcome,
+	enum reason reason, const char *note, struct now now)
 {
 	struct task t;
 	struct place p;
@@ -340,6 +340,18 @@ queue_end(struct queue *q, int64_t serial, unsigned attempt, enum outcome outcom
 	if (rc)
 		return rc == 1 ? 0 : rc;
 	return settle(q, serial, attempt, outcome, reason, note, now);
+}
+
+int
+queue_end(struct queue *q, int64_t serial, unsigned attempt, enum outcome outcome,
+	  enum reason reason, const char *note, struct now now)
+{
+	int rc = end_own(q, serial, attempt, outcome, reason, note, now);
+
+	pthread_mutex_lock(&q->lock);
+	told(q, serial, attempt, outcome_name(outcome), rc, now);
+	pthread_mutex_unlock(&q->lock);
+	return rc;
 }
 
 void
@@ -507,8 +519,8 @@ restore_end(struct queue *q, int64_t serial, unsigned attempt, struct now now)
 	}
 }
 
-int
-queue_revoke(struct queue *q, int64_t serial, unsigned attempt, struct now now)
+static int
+revoke(struct queue *q, int64_t serial, unsigned attempt, struct now now)
 {
 	struct task t;
 
@@ -529,6 +541,12 @@ queue_revoke(struct queue *q, int64_t serial, unsigned attempt, struct now now)
 		return rc < 0 ? rc : 0;
 	/* another end was faster: the same one is success, any other is over */
 	return !queue_get(q, serial, &t) && t.reason == WHY_REVOKED ? 0 : -ESTALE;
+}
+
+int
+queue_revoke(struct queue *q, int64_t serial, unsigned attempt, struct now now)
+{
+	return hand_told(q, "revoke", serial, attempt, revoke(q, serial, attempt, now));
 }
 
 /* ---- cancelling and reopening ---- */
@@ -579,8 +597,8 @@ verb_link(struct queue *q, const struct task *t, unsigned attempt, enum claim_ve
 	return synced ? synced : rc;
 }
 
-int
-queue_cancel(struct queue *q, int64_t serial, unsigned attempt, struct now now)
+static int
+cancel(struct queue *q, int64_t serial, unsigned attempt, struct now now)
 {
 	for (int i = 0; i < CANCEL_TRIES; i++) {
 		struct task t;
@@ -614,7 +632,13 @@ queue_cancel(struct queue *q, int64_t serial, unsigned attempt, struct now now)
 }
 
 int
-queue_reopen(struct queue *q, int64_t serial, unsigned attempt, struct now now)
+queue_cancel(struct queue *q, int64_t serial, unsigned attempt, struct now now)
+{
+	return hand_told(q, "cancel", serial, attempt, cancel(q, serial, attempt, now));
+}
+
+static int
+reopen(struct queue *q, int64_t serial, unsigned attempt, struct now now)
 {
 	struct task t;
 	int rc = queue_get(q, serial, &t);
@@ -632,6 +656,12 @@ queue_reopen(struct queue *q, int64_t serial, unsigned attempt, struct now now)
 }
 
 int
+queue_reopen(struct queue *q, int64_t serial, unsigned attempt, struct now now)
+{
+	return hand_told(q, "reopen", serial, attempt, reopen(q, serial, attempt, now));
+}
+
+int
 queue_evict(struct queue *q, const char *owner)
 {
 	char path[DISK_PATH];
@@ -639,5 +669,7 @@ queue_evict(struct queue *q, const char *owner)
 	if (!*owner || strchr(owner, '/') || owner[0] == '.' || strlen(owner) >= OWNER_TEXT)
 		return -EINVAL;
 	snprintf(path, sizeof(path), "nodes/%s", owner);
-	return disk_unlink(&q->disk, path);
+	int rc = disk_unlink(&q->disk, path);
+	history_say(&q->disk, "hand\tevict\t%s\t0\t%d", owner, rc);
+	return rc;
 }
