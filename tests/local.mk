@@ -5,6 +5,7 @@ TAP = tests/tap.c tests/tap.h
 # C tests of the library
 unit_tests = \
 	tests/unit/agent.t \
+	tests/unit/audit.t \
 	tests/unit/names.t \
 	tests/unit/chain.t \
 	tests/unit/fault.t \
@@ -18,6 +19,8 @@ unit_tests = \
 tests_unit_agent_t_SOURCES = tests/unit/agent.c $(TAP) agentd/activity.c agentd/control.c agentd/process/job.c \
 	agentd/plugin.c agentd/trajectory.c
 tests_unit_agent_t_LDADD = $(QUEUE_LIBS)
+tests_unit_audit_t_SOURCES = tests/unit/audit.c $(TAP)
+tests_unit_audit_t_LDADD = libaudit.a $(QUEUE_LIBS)
 tests_unit_names_t_SOURCES = tests/unit/names.c $(TAP)
 tests_unit_names_t_LDADD = $(QUEUE_LIBS)
 tests_unit_chain_t_SOURCES = tests/unit/chain.c $(TAP)
