@@ -69,9 +69,10 @@ enter_namespace(void)
 	       write_text("/proc/self/gid_map", map);
 }
 
-/* Mount /dev/fuse ourselves, since capabilities do not outlive an exec. Its descriptor or -1. */
+/* Mount /dev/fuse ourselves, since capabilities do not outlive an exec. Its descriptor or -1. The
+ * mount tells what run it is of, as raserfs has it. */
 static int
-mount_fuse(const char *dir)
+mount_fuse(const char *dir, const char *run)
 {
 	char data[128];
 	int fd = open("/dev/fuse", O_RDWR); /* inherited by the daemon */
@@ -80,7 +81,7 @@ mount_fuse(const char *dir)
 		return -1;
 	snprintf(data, sizeof(data), "fd=%d,rootmode=40000,user_id=%u,group_id=%u", fd,
 		 (unsigned)geteuid(), (unsigned)getegid());
-	if (mount("raserfs", dir, "fuse.raserfs", MS_NOSUID | MS_NODEV, data) == 0)
+	if (mount(run, dir, "fuse.raserfs", MS_NOSUID | MS_NODEV, data) == 0)
 		return fd;
 	close(fd);
 	return -1;
@@ -156,7 +157,7 @@ mounting_start(struct mounting *m, const struct target *t, const char *dir, int 
 		}
 		snprintf(m->made, sizeof(m->made), "%s", m->dir);
 		if (enter_namespace())
-			fd = mount_fuse(m->dir);
+			fd = mount_fuse(m->dir, t->run);
 		m->private_ns = fd >= 0;
 	}
 	snprintf(point, sizeof(point), "%s", m->dir);

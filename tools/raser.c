@@ -35,6 +35,10 @@ static const struct verb {
 	  "RUN [--complete] [--settled] [--undisturbed] [--timed[=SECONDS]]\n"
 	  "        [--slack SECONDS] [--tap] [HISTORY...]",
 	  "check that a run kept its promises" },
+	{ "chaos", verb_chaos,
+	  "RUN [--for SECONDS] [--seed N] [--every SECONDS] [--wait SECONDS]\n"
+	  "        [--history DIR] [--fill BYTES] [--floor BYTES] [--no-fill] [--no-daemons]",
+	  "break what may break for a while, and check that the run keeps its promises" },
 	{ "checkpoint", verb_checkpoint,
 	  "ls RUN [TASK] | verify RUN [TASK...] | extract RUN TASK DIR [--name NAME|--attempt K]",
 	  "list, check or unpack saved workspaces" },
@@ -53,6 +57,15 @@ complain(int status, const char *fmt, ...)
 	va_end(args);
 	fputc('\n', stderr);
 	return status;
+}
+
+int64_t
+parse_seconds(const char *s)
+{
+	char *end;
+	double v = strtod(s, &end);
+
+	return *end || end == s || !(v >= 0 && v < 1e6) ? -1 : (int64_t)(v * 1000);
 }
 
 int

@@ -224,15 +224,21 @@ node_parse(const char *text, struct node_info *info)
 	return info->owner[0] && info->pid > 0;
 }
 
-/* True only when this machine can see that the process is gone; unreadable proves nothing. */
-static bool
-is_proven_dead(const struct node_info *info)
+bool
+node_is_here(const struct node_info *info)
 {
 	char boot[40];
 
 	read_line("/proc/sys/kernel/random/boot_id", boot, sizeof(boot));
-	if (!boot[0] || strcmp(boot, info->boot) != 0 || !info->pidns || info->pid <= 0 ||
-	    info->pidns != pid_namespace())
+	return boot[0] && !strcmp(boot, info->boot) && info->pidns && info->pid > 0 &&
+	       info->pidns == pid_namespace();
+}
+
+/* True only when this machine can see that the process is gone; unreadable proves nothing. */
+static bool
+is_proven_dead(const struct node_info *info)
+{
+	if (!node_is_here(info))
 		return false;
 	if (kill((pid_t)info->pid, 0) < 0 && errno == ESRCH)
 		return true;

@@ -63,6 +63,10 @@ node_leave(struct node *node);
 bool
 node_parse(const char *text, struct node_info *info);
 
+/* Its pid means the same process here: the same boot, and the same pid namespace. */
+bool
+node_is_here(const struct node_info *info);
+
 enum verdict {
 	ALIVE,
 	DEAD_LOST,   /* silent, or its beat is gone: its claims end as lost */
