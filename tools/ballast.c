@@ -20,8 +20,11 @@ has_room(const struct ballast *b, int64_t more)
 {
 	struct statvfs s;
 
-	return b->size + more <= b->limit && fstatvfs(b->fd, &s) == 0 &&
-	       (int64_t)(s.f_bavail * s.f_frsize) - more >= b->floor;
+	if (b->size + more > b->limit)
+		return false;
+	/* without a floor the storage itself says when it is full */
+	return !b->floor || (fstatvfs(b->fd, &s) == 0 &&
+			     (int64_t)(s.f_bavail * s.f_frsize) - more >= b->floor);
 }
 
 /* One piece more: 0 or an errno. */
@@ -64,7 +67,7 @@ ballast_load(struct ballast *b)
 
 		while (!rc && has_room(b, pieces[i]) && now_read().boot_ms < until)
 			rc = grow(b, pieces[i]);
-		refused = rc == -ENOSPC || rc == -EDQUOT;
+		refused |= rc == -ENOSPC || rc == -EDQUOT;
 	}
 	return refused;
 }

@@ -459,7 +459,9 @@ wreak(struct chaos *c, const struct inspection *in)
 {
 	int64_t end = c->begin + c->for_ms;
 
-	while (!c->interrupted && now_ms() < end) {
+	bool settled = false;
+
+	while (!c->interrupted && now_ms() < end && !(settled = is_settled(c))) {
 		int64_t next = now_ms() + c->every_ms;
 
 		strike(c);
@@ -470,13 +472,16 @@ wreak(struct chaos *c, const struct inspection *in)
 	}
 	undo(c, true);
 	int64_t until = now_ms() + c->wait_ms;
-	bool settled = false;
-	if (!c->interrupted)
+	if (settled)
+		printf("%6.1f s  every task is final\n", (double)(now_ms() - c->begin) / 1000);
+	else if (!c->interrupted)
 		printf("%6.1f s  over; waiting until every task is final, for %lld s at most\n",
 		       (double)(now_ms() - c->begin) / 1000, (long long)c->wait_ms / 1000);
 	fflush(stdout);
-	while (!c->interrupted && !(settled = is_settled(c)) && now_ms() < until)
+	while (!c->interrupted && !settled && now_ms() < until) {
 		pass_time(c, now_ms() + LOOK_MS);
+		settled = is_settled(c);
+	}
 	return report(c, in, settled);
 }
 

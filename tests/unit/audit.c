@@ -255,7 +255,8 @@ plant_links(const char *text)
 			snprintf(path, sizeof(path), "%s/%s", run, line);
 		else
 			snprintf(path, sizeof(path), "%s/%.100s/%.300s", run, bay, line);
-		if (symlink(blank + 1, path))
+		/* "." stands for a folder */
+		if (strcmp(blank + 1, ".") ? symlink(blank + 1, path) : mkdir(path, 0777))
 			bail(path);
 	}
 }
@@ -361,7 +362,7 @@ static const struct lie {
 	{ 9, "nobody asked to revoke it", { { HAND, "hand revoke", "hand cancel" } } },
 	{ 10, "an older attempt is granted later",
 	  { { HB, NULL, "149000 told t3 1 claim 0 " B " 1 1\n" } } },
-	{ 11, "a dead daemon's beat is left", { { LINKS, NULL, "nodes/" A " .\n" } } },
+	{ 11, "a dead daemon's beat is left", { { LINKS, NULL, "nodes/" A " .\nnodes/c.cccccccccccc .\n" } } },
 	{ 11, "a claim without an end is left",
 	  { { LINKS, "t6@2.end " B ":16:100:d:-:0:0:0\n", "" } } },
 	{ 12, "what the killed one held is taken late", { { HB, "72001 won", "172001 won" } } },
@@ -387,8 +388,12 @@ static const struct lie {
 			"\n" },
 	    { FAULTS, "fault kill " A, "fault remove nodes/" A },
 	    { HB, "verdict " A " silent", "verdict " A " missing" } } },
+	{ 0, "a dead daemon's beat, where nobody lives", { { LINKS, NULL, "nodes/" A " .\n" } } },
 	{ 0, "a good result",
 	  { { LINKS, NULL, "results/t1@1.aaaaaaaaaaaa .\nresults/t1 t1@1.aaaaaaaaaaaa\n" } } },
+	{ 0, "a result of an agent that was kept over two attempts",
+	  { { LINKS, NULL, "results/t2@1.aaaaaaaaaaaa .\nresults/t2@2.bbbbbbbbbbbb t2@1.aaaaaaaaaaaa\n"
+			   "results/t2 t2@1.aaaaaaaaaaaa\n" } } },
 	{ 0, "a create that was given up and stands",
 	  { { HB, "9101 won", "9101 unknown" } } },
 	{ 0, "a line that is cut", { { HB, NULL, "160000 to" } } },
