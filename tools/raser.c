@@ -17,7 +17,7 @@ static const struct verb {
 	int (*run)(int argc, char **argv);
 	const char *usage, *does;
 } verbs[] = {
-	{ "init", verb_init, "DIR [--plugin PROGRAM [ARG...]]",
+	{ "init", verb_init, "DIR [--force] [--plugin PROGRAM [ARG...]]",
 	  "make a run directory with its raser.ini, and the plugin's tasks in it" },
 	{ "submit", verb_submit, "RUN [--id-field F] FILE|-", "submit tasks, all or nothing" },
 	{ "run", verb_run,
