@@ -41,7 +41,8 @@ tests_unit_crash_t_SOURCES = tests/unit/crash.c $(TAP) $(TREES)
 tests_unit_crash_t_LDADD = $(CHECKPOINT_LIBS) $(QUEUE_LIBS)
 tests_unit_crash_t_LDFLAGS = $(AM_LDFLAGS) \
 	-Wl,--wrap=write,--wrap=fsync,--wrap=renameat,--wrap=futimens,--wrap=pread
-tests_unit_selftest_t_SOURCES = tests/unit/selftest.c $(TAP)
+tests_unit_selftest_t_SOURCES = tests/unit/selftest.c tools/slurmcheck.c tools/slurmcheck.h \
+	agentd/program.c agentd/program.h $(TAP)
 tests_unit_selftest_t_LDADD = $(QUEUE_LIBS)
 
 # shell tests of the mount

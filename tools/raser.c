@@ -30,6 +30,8 @@ static const struct verb {
 	{ "cancel", verb_cancel, "RUN TASK...|--all", "cancel pending or claimed tasks" },
 	{ "export", verb_export, "RUN [--attempts | --steps]",
 	  "print the records of all attempts, or the steps of the accepted ones" },
+	{ "doctor", verb_doctor, "DIR [--load N [--seconds S]] [--peer] [--json]",
+	  "try out whether this node and this directory will do for raserfs" },
 	{ "evict", verb_evict, "RUN OWNER...", "declare a daemon dead: its claims are lost" },
 	{ "checkpoint", verb_checkpoint,
 	  "ls RUN [TASK] | verify RUN [TASK...] | extract RUN TASK DIR [--name NAME|--attempt K]",

@@ -1,11 +1,12 @@
 /*
  * selftest.c - storage with one defect each behind the table, lines of mountinfo of every kind of
- * file system: what is found, word for word.
+ * file system, Slurm's configuration: what is found, word for word.
  */
 #include <config.h>
 
 #include "clock.h"
 #include "selftest.h"
+#include "slurmcheck.h"
 #include "tap.h"
 
 #include <errno.h>
@@ -500,6 +501,55 @@ windows(void)
 	   "where times may be a second old, after %lld ms", (long long)slow);
 }
 
+/* ---- Slurm ---- */
+
+static const char slurm[] =
+	"Configuration data as of 2026-11-30T20:00:00\n"
+	"JobRequeue              = 1\n"
+	"KillWait                = 30 sec\n"
+	"MaxArraySize            = 1001\n"
+	"PreemptMode             = REQUEUE\n"
+	"PreemptParameters       = send_user_signal\n"
+	"PreemptType             = preempt/partition_prio\n"
+	"ProctrackType           = proctrack/cgroup\n"
+	"RequeueExit             = 99\n"
+	"SLURM_VERSION           = 22.05.8\n";
+static const char strict[] =
+	"JobRequeue              = 0\n"
+	"KillWait                = 20 sec\n"
+	"PreemptMode             = CANCEL\n"
+	"PreemptParameters       = (null)\n"
+	"PreemptType             = preempt/qos\n"
+	"ProctrackType           = proctrack/linuxproc\n";
+
+static bool
+has(const struct findings *f, enum finding_level level, const char *found)
+{
+	for (size_t i = 0; i < f->n; i++)
+		if (f->all[i].level == level && !strcmp(f->all[i].found, found))
+			return true;
+	return false;
+}
+
+static void
+clusters(void)
+{
+	struct findings good = { 0 };
+	struct findings hard = { 0 };
+
+	slurm_judge(slurm, 25000, &good);
+	ok(good.worst == FINDING_OK && good.n == 7 && has(&good, FINDING_OK, "KillWait is 30 s, grace 25 s") &&
+		   has(&good, FINDING_OK, "arrays may have 1000 jobs at most"),
+	   "a friendly Slurm");
+	slurm_judge(strict, 25000, &hard);
+	ok(has(&hard, FINDING_WARNING, "KillWait is 20 s, grace 25 s"), "SIGKILL before the end of grace");
+	ok(has(&hard, FINDING_WARNING, "PreemptMode is CANCEL"), "jobs that do not come back");
+	ok(has(&hard, FINDING_NOTE, "JobRequeue is 0") &&
+		   has(&hard, FINDING_NOTE, "preemption is not announced to batch scripts") &&
+		   has(&hard, FINDING_NOTE, "ProctrackType is proctrack/linuxproc"),
+	   "what is worth knowing");
+}
+
 static void
 many(void)
 {
@@ -522,6 +572,7 @@ main(void)
 	really();
 	admission();
 	windows();
+	clusters();
 	many();
 	return done_testing();
 }
