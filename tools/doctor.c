@@ -162,6 +162,18 @@ storage_part(struct doctor *d)
 	storage_judge(&d->storage, conf_beat_ms(&d->conf), &d->findings);
 }
 
+/* What every mount tries; false when it fails. */
+static bool
+quick_part(struct doctor *d)
+{
+	size_t n = d->findings.n;
+	int rc = selftest_quick(&d->disk, &d->findings);
+
+	while (n < d->findings.n && d->findings.all[n].level < FINDING_FAILS)
+		n++;
+	return !rc && n == d->findings.n;
+}
+
 /* ---- what is told ---- */
 
 static void
@@ -224,15 +236,15 @@ verb_doctor(int argc, char **argv)
 	catch_signals(&d);
 	storage_part(&d);
 	check_run(&d);
-	/* where nothing can be written the rest would only repeat that */
-	bool writable = selftest_quick(&d.disk, &d.findings) == 0;
+	/* where that fails the rest would only repeat it, or never end */
+	bool sound = quick_part(&d);
 	if (r.peer) {
-		if (writable && !d.stop)
+		if (sound && !d.stop)
 			doctor_peer(&d);
 	} else {
-		if (writable && !d.stop)
+		if (sound && !d.stop)
 			doctor_trial(&d);
-		if (writable && !d.stop && r.load)
+		if (sound && !d.stop && r.load)
 			doctor_load(&d, r.load, r.seconds);
 		if (!d.stop)
 			doctor_node(&d);

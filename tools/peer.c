@@ -274,6 +274,7 @@ join(struct peer *p)
 {
 	int rc = disk_mkdir(&p->d->disk, PLACE);
 
+	*p->other = '\0';
 	if (rc && rc != -EEXIST)
 		return rc;
 	rc = take_seat(p, 1);
@@ -338,22 +339,24 @@ void
 peer_part(struct peer *p, int rc)
 {
 	bool met = p->seat && *p->other;
+	bool over = !met || rc == -EOWNERDEAD; /* nobody is there but us */
 
 	if (!p->seat)
 		return;
 	beat_end(p);
-	if (met && rc != -EOWNERDEAD) {
+	if (!over) {
 		int64_t end = disk_now(&p->d->disk) + (rc ? 0 : PART_MS);
 
 		peer_say(p, PEER_STEP_LEFT, "left");
-		/* the first one turns off the light, unless it goes before the other has ended */
-		while (disk_now(&p->d->disk) < end && look(p) == 0 && !p->said[PEER_STEP_LEFT])
+		/* who sees that the other one has left turns off the light */
+		while (look(p) == 0 && !p->said[PEER_STEP_LEFT] && disk_now(&p->d->disk) < end)
 			disk_pause(&p->d->disk, LOOK_MS);
+		over = p->said[PEER_STEP_LEFT];
 	}
 	remove_scratch(p, p->id);
-	if (met && rc == -EOWNERDEAD)
+	if (over) {
 		remove_scratch(p, p->other);
-	if (!met || rc == -EOWNERDEAD || p->said[PEER_STEP_LEFT])
 		remove_place(p, PLACE);
+	}
 	p->seat = 0;
 }

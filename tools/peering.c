@@ -346,8 +346,14 @@ both_rounds(struct peer *p)
 
 /* ---- the race ---- */
 
+struct tally {
+	int mine;  /* names that this side has won */
+	int hands; /* how often the winner changed: both were at it at one time */
+	bool good;
+};
+
 static int
-one_race(struct peer *p, int i, int64_t half_us, int *mine, bool *good)
+one_race(struct peer *p, int i, int64_t half_us, struct tally *t)
 {
 	char name[16];
 	char path[DISK_PATH];
@@ -382,36 +388,42 @@ one_race(struct peer *p, int i, int64_t half_us, int *mine, bool *good)
 	if (rc)
 		return rc;
 	int theirs = (int)strtol(said, NULL, 10);
-	rc = race_sum(&p->d->disk, path, &sum);
+	int hands = 0;
+	rc = race_sum(&p->d->disk, path, &sum, &hands);
 	snprintf(text, sizeof(text), "%" PRIu32, sum);
 	rc = rc ? rc : peer_say(p, step + 2, text);
 	rc = rc ? rc : peer_hear(p, step + 2, said);
-	*mine += won;
-	*good &= !rc && won + theirs == RACE_NAMES && !strcmp(text, said);
+	t->mine += won;
+	t->hands += hands;
+	t->good &= !rc && won + theirs == RACE_NAMES && !strcmp(text, said);
 	return rc;
 }
 
 static int
 races(struct peer *p, int64_t half_us)
 {
-	bool good = true;
-	int mine = 0;
+	struct tally t = { .good = true };
 
 	for (int i = 0; i < RACES; i++) {
-		int rc = one_race(p, i, half_us, &mine, &good);
+		int rc = one_race(p, i, half_us, &t);
 
 		if (rc)
 			return rc;
 	}
-	if (good)
-		finding_add(&p->d->findings, FINDING_OK, "race of two nodes",
-			    "%d names: one winner each, and both agree (%d ours, %d of %s)",
-			    RACES * RACE_NAMES, mine, RACES * RACE_NAMES - mine, p->host);
-	else
+	if (t.good) {
+		struct finding *one = finding_add(
+			&p->d->findings, t.hands ? FINDING_OK : FINDING_NOTE, "race of two nodes",
+			"%d names: one winner each, and both agree (%d ours, %d of %s, %d times in turn)",
+			RACES * RACE_NAMES, t.mine, RACES * RACE_NAMES - t.mine, p->host, t.hands);
+		if (!t.hands)
+			finding_advise(one, "each race was over before the other node came: it proves "
+					    "little. Once more, maybe");
+	} else {
 		finding_advise(finding_add(&p->d->findings, FINDING_FAILS, "race of two nodes",
 					   "%d names: the winners do not add up, or the nodes read "
 					   "different texts", RACES * RACE_NAMES),
 			       "tasks would be given out twice or lost; use another file system");
+	}
 	return 0;
 }
 
@@ -429,6 +441,9 @@ doctor_peer(struct doctor *d)
 			    "%s: a message there and back takes %.1f ms", p.host, (double)best_us / 1e3);
 	rc = rc ? rc : both_rounds(&p);
 	rc = rc ? rc : races(&p, best_us / 2);
+	/* who leaves in the middle takes away what we were looking at */
+	if (rc && rc != -EINTR && peer_heard(&p, PEER_STEP_LEFT) == 1)
+		rc = -EOWNERDEAD;
 	if (rc == -EOWNERDEAD)
 		finding_advise(finding_add(&d->findings, FINDING_FAILS, "peer",
 					   "%s was ended, or gives no sign of life", p.host),

@@ -177,17 +177,22 @@ race_alone(struct disk *disk, const char *prefix, const char *who, int *won)
 }
 
 int
-race_sum(struct disk *disk, const char *prefix, uint32_t *sum)
+race_sum(struct disk *disk, const char *prefix, uint32_t *sum, int *hands)
 {
 	char path[DISK_PATH];
 	char text[LINK_TEXT];
+	char before[LINK_TEXT] = "";
 
+	*hands = 0;
 	*sum = 2166136261U; /* FNV-1a */
 	for (int i = 0; i < RACE_NAMES; i++) {
 		lone_name(path, prefix, i);
 		int rc = chain_read(disk, path, text);
 		if (rc)
 			return rc;
+		size_t who = strcspn(text, ":");
+		*hands += *before && strncmp(before, text, who + 1) != 0;
+		memcpy(before, text, sizeof(before));
 		for (const char *p = text; *p; p++)
 			*sum = (*sum ^ (unsigned char)*p) * 16777619U;
 	}

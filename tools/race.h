@@ -32,12 +32,12 @@ race_run(const char *dir, int procs, int threads, const volatile bool *stop, str
 
 /*
  * One contender alone, for a race with another node: the names below prefix in the disk's
- * directory. won: how many were its own; sum: a fingerprint of all texts as read after the race
- * (race_sum()). 0 or a negative errno.
+ * directory. won: how many were its own. Afterwards race_sum() reads all texts: sum is a fingerprint
+ * of them, and hands how often the winner changed from one name to the next. 0 or a negative errno.
  */
 int
 race_alone(struct disk *disk, const char *prefix, const char *who, int *won);
 int
-race_sum(struct disk *disk, const char *prefix, uint32_t *sum);
+race_sum(struct disk *disk, const char *prefix, uint32_t *sum, int *hands);
 
 #endif
