@@ -15,6 +15,7 @@ unit_tests = \
 	tests/unit/checkpoint.t \
 	tests/unit/store.t \
 	tests/unit/crash.t \
+	tests/unit/selftest.t \
 	# end of unit tests
 tests_unit_agent_t_SOURCES = tests/unit/agent.c $(TAP) agentd/activity.c agentd/control.c agentd/process/job.c \
 	agentd/plugin.c agentd/trajectory.c
@@ -43,6 +44,9 @@ tests_unit_crash_t_SOURCES = tests/unit/crash.c $(TAP) $(TREES)
 tests_unit_crash_t_LDADD = $(CHECKPOINT_LIBS) $(QUEUE_LIBS)
 tests_unit_crash_t_LDFLAGS = $(AM_LDFLAGS) \
 	-Wl,--wrap=write,--wrap=fsync,--wrap=renameat,--wrap=futimens,--wrap=pread
+tests_unit_selftest_t_SOURCES = tests/unit/selftest.c tools/slurmcheck.c tools/slurmcheck.h \
+	agentd/program.c agentd/program.h $(TAP)
+tests_unit_selftest_t_LDADD = $(QUEUE_LIBS)
 
 # shell tests of the mount
 mount_tests = \
@@ -70,6 +74,7 @@ mount_tests = \
 	tests/mount/1650-plugins.t \
 	tests/mount/1700-chaos.t \
 	tests/mount/1900-chaos-tool.t \
+	tests/mount/2000-doctor.t \
 	# end of mount tests
 
 # shell tests of the plugins, which need no mount

@@ -29,6 +29,8 @@ verb_retry(int argc, char **argv);
 int
 verb_cancel(int argc, char **argv);
 int
+verb_doctor(int argc, char **argv);
+int
 verb_evict(int argc, char **argv);
 int
 verb_audit(int argc, char **argv);

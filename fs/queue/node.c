@@ -258,8 +258,18 @@ void
 watch_init(struct watch *w, struct disk *disk, const char *uuid, int64_t beat_ms)
 {
 	/* silent: unchanged for steal_after less two beats, that is four beats */
-	*w = (struct watch){ .disk = disk, .beat_ms = beat_ms, .window_ms = 4 * beat_ms };
+	*w = (struct watch){ .disk = disk,
+			     .beat_ms = beat_ms,
+			     .window_ms = 4 * beat_ms,
+			     .missing_ms = MISSING_MS };
 	snprintf(w->uuid, sizeof(w->uuid), "%s", uuid);
+}
+
+void
+watch_allow(struct watch *w, int64_t times_ms, int64_t names_ms)
+{
+	w->window_ms += times_ms;
+	w->missing_ms += names_ms;
 }
 
 void
@@ -370,7 +380,7 @@ judge_missing(struct watch *w, struct watched *o, int64_t start)
 {
 	if (!o->missing) {
 		o->missing = start;
-	} else if (start - o->missing >= MISSING_MS && format_holds(w)) {
+	} else if (start - o->missing >= w->missing_ms && format_holds(w)) {
 		o->verdict = DEAD_LOST;
 		history_say(w->disk, "verdict\t%s\tmissing", o->owner);
 	}
@@ -498,7 +508,7 @@ watch_round(struct watch *w, const char *self, const char *const *wanted, size_t
 		    strcmp(o->owner, self) != 0)
 			look(w, o);
 	}
-	return soon && w->beat_ms > MISSING_MS ? MISSING_MS : w->beat_ms;
+	return soon && w->beat_ms > w->missing_ms ? w->missing_ms : w->beat_ms;
 }
 
 void

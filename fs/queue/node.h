@@ -93,6 +93,7 @@ struct watch {
 	struct disk *disk;
 	char uuid[UUID_TEXT];
 	int64_t beat_ms, window_ms;
+	int64_t missing_ms; /* for so long an owner is not listed before that is believed */
 	int64_t last_round; /* start of the last good round; 0 = none */
 	uint32_t next_id;
 	struct watched *owners;
@@ -101,6 +102,9 @@ struct watch {
 
 void
 watch_init(struct watch *w, struct disk *disk, const char *uuid, int64_t beat_ms);
+/* What is seen here of others may be so old: wait that much longer before a verdict. */
+void
+watch_allow(struct watch *w, int64_t times_ms, int64_t names_ms);
 void
 watch_free(struct watch *w);
 

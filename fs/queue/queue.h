@@ -24,13 +24,23 @@ struct now {
 
 struct queue_options {
 	bool join;	 /* make an owner with a beat: needed to claim */
+	bool admit;	 /* try the storage first, and refuse what raser doctor fails */
 	const char *tmp; /* node-local directory for submissions; NULL = $TMPDIR or /tmp */
 };
 
 /* ---- the run directory ---- */
 
+struct init_options {
+	const char *plugin; /* for conf_template(); NULL = "" */
+	bool force;	    /* the same, and make it on storage that needs it */
+};
+
 /* Make a run directory at path (which may exist, empty), with a raser.ini unless there is one.
- * plugin: for conf_template(). -EEXIST when there is a run already. */
+ * The storage is tried first; where it fails nothing is left behind. -EEXIST when there is a run
+ * already, -ENOTSUP when the storage will not do. */
+int
+queue_make(const char *path, const struct init_options *options, struct err *err);
+/* The same with a plugin alone. */
 int
 queue_init(const char *path, const char *plugin, struct err *err);
 

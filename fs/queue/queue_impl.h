@@ -176,6 +176,12 @@ lease_fn(struct queue *q, struct lease *l, void *arg);
 void
 lease_each(struct queue *q, lease_fn *fn, void *arg);
 
+/* ---- make.c ---- */
+
+/* Read and parse raser.ini of the run that path is the name of. */
+int
+conf_read(struct disk *disk, const char *path, struct conf *conf, struct err *err);
+
 /* ---- queue.c [under lock] ---- */
 
 /* Where a task lies. */
