@@ -127,17 +127,10 @@ apply_found(struct queue *q, int64_t serial, unsigned attempt, const char *text)
 
 /* ---- bays ---- */
 
-/* A task of the bay that is being listed, and the highest links seen of it. */
-struct row {
-	struct task task;
-	unsigned claim, end; /* highest attempt with such a link */
-};
-
 struct listing {
-	struct queue *q;
-	struct row *rows;
-	int n;
+	struct bay_rows r;
 	int64_t last; /* serial behind the bay's last task */
+	bool digest;  /* one is there */
 };
 
 static int
@@ -145,10 +138,27 @@ on_row(void *arg, const struct task *t)
 {
 	struct listing *l = arg;
 
-	if (t->serial >= l->last || l->n == BAY_TASKS)
+	if (t->serial >= l->last || l->r.n == BAY_TASKS)
 		return 1;
-	l->rows[l->n++] = (struct row){ .task = *t };
+	l->r.rows[l->r.n++] = (struct row){ .task = *t };
 	return 0;
+}
+
+int
+bay_rows(struct queue *q, const struct place *p, struct bay_rows *rows)
+{
+	int64_t first = p->entry->batch.base + (int64_t)p->bay * BAY_TASKS;
+	int64_t end = p->entry->batch.base + p->entry->batch.lines;
+	struct listing l = { .last = first + BAY_TASKS < end ? first + BAY_TASKS : end };
+
+	l.r.rows = malloc(BAY_TASKS * sizeof(*l.r.rows));
+	if (l.r.rows) {
+		pthread_mutex_lock(&q->lock);
+		index_list(q->index, VIEW_ALL, first - 1, on_row, &l);
+		pthread_mutex_unlock(&q->lock);
+	}
+	*rows = l.r;
+	return l.r.rows ? 0 : -ENOMEM;
 }
 
 static int
@@ -167,6 +177,7 @@ on_link(void *arg, const char *file)
 	const char *dot = strrchr(file, '.');
 	char name[NAME_LIMIT + 16];
 
+	l->digest |= !strcmp(file, "digest");
 	if (!dot || dot - file >= (ptrdiff_t)sizeof(name))
 		return 0;
 	bool is_end = !strcmp(dot, ".end");
@@ -178,7 +189,7 @@ on_link(void *arg, const char *file)
 		return 0;
 	memcpy(key.task.name, name, len);
 	key.task.name[len] = '\0';
-	struct row *row = bsearch(&key, l->rows, (size_t)l->n, sizeof(*l->rows), by_name);
+	struct row *row = bsearch(&key, l->r.rows, (size_t)l->r.n, sizeof(*l->r.rows), by_name);
 	if (!row)
 		return 0; /* of no task here: `raser fsck` tells */
 	unsigned *highest = is_end ? &row->end : &row->claim;
@@ -229,33 +240,62 @@ fold_one(struct queue *q, const char *bay, const struct task *t, unsigned link, 
 	return changed;
 }
 
+/* The digest of a bay that is looked at for the first time; true when nothing is left to list. */
+static bool
+look_first(struct queue *q, const struct place *p, int64_t *changed)
+{
+	struct bay *b = &p->entry->bays[p->bay];
+
+	pthread_mutex_lock(&q->lock);
+	bool first = !b->looked && b->done < b->tasks;
+	b->looked = true;
+	pthread_mutex_unlock(&q->lock);
+	if (!first)
+		return false;
+	int64_t got = digest_read(q, p);
+	*changed += got > 0 ? got : 0;
+	pthread_mutex_lock(&q->lock);
+	bool done = b->done == b->tasks;
+	pthread_mutex_unlock(&q->lock);
+	return done;
+}
+
+/* What a listing has seen, when it has seen a digest: it tells of the ends that were not read. */
+static int64_t
+look_digest(struct queue *q, const struct place *p)
+{
+	struct bay *b = &p->entry->bays[p->bay];
+
+	pthread_mutex_lock(&q->lock);
+	bool wanted = b->unread > 0;
+	b->digest = true;
+	pthread_mutex_unlock(&q->lock);
+	int64_t got = wanted ? digest_read(q, p) : 0;
+	return got > 0 ? got : 0;
+}
+
 int64_t
 bay_merge(struct queue *q, struct batch_entry *entry, int bay, struct now now)
 {
 	struct place p = { .entry = entry, .bay = bay };
 	char path[DISK_PATH];
-	struct listing l = { .q = q };
-	int64_t first = entry->batch.base + (int64_t)bay * BAY_TASKS;
+	struct listing l = { 0 };
 	int64_t changed = 0;
 
-	l.rows = malloc(BAY_TASKS * sizeof(*l.rows));
-	if (!l.rows)
-		return -ENOMEM;
-	l.last = first + BAY_TASKS < entry->batch.base + entry->batch.lines ?
-			 first + BAY_TASKS :
-			 entry->batch.base + entry->batch.lines;
+	if (look_first(q, &p, &changed))
+		return changed;
+	int rc = bay_rows(q, &p, &l.r);
+	if (rc)
+		return rc;
 	place_bay(&p, path);
-	pthread_mutex_lock(&q->lock);
-	index_list(q->index, VIEW_ALL, first - 1, on_row, &l);
-	pthread_mutex_unlock(&q->lock);
-	qsort(l.rows, (size_t)l.n, sizeof(*l.rows), by_name);
-	int rc = disk_list(&q->disk, path, on_link, &l);
+	qsort(l.r.rows, (size_t)l.r.n, sizeof(*l.r.rows), by_name);
+	rc = disk_list(&q->disk, path, on_link, &l);
 	if (rc && rc != -ENOENT) {
-		free(l.rows);
+		free(l.r.rows);
 		return rc;
 	}
-	for (int i = 0; i < l.n; i++) {
-		struct row *row = &l.rows[i];
+	for (int i = 0; i < l.r.n; i++) {
+		struct row *row = &l.r.rows[i];
 		bool is_end = row->end >= row->claim;
 		unsigned link = is_end ? row->end : row->claim;
 		struct task t;
@@ -295,7 +335,9 @@ bay_merge(struct queue *q, struct batch_entry *entry, int bay, struct now now)
 		if (end_gone)
 			restore_end(q, row->task.serial, link, now);
 	}
-	free(l.rows);
+	free(l.r.rows);
+	if (l.digest)
+		changed += look_digest(q, &p);
 	return changed;
 }
 
@@ -446,6 +488,8 @@ load_tasks(struct queue *q, struct batch_entry *e)
 		for (int i = 0; i < ld.n && (!rc || rc == -EEXIST); i++) {
 			rc = index_add(q->index, &ld.tasks[i]);
 			ld.twice += rc == -EEXIST;
+			if (!rc)
+				e->bays[(ld.tasks[i].serial - e->batch.base) / BAY_TASKS].tasks++;
 		}
 		index_commit(q->index);
 		q->pending_epoch++; /* what came may come first */
@@ -644,9 +688,7 @@ on_bay_dir(void *arg, const char *name)
 static bool
 is_open(const struct batch_entry *e, int bay)
 {
-	int64_t tasks = e->batch.lines - (int64_t)bay * BAY_TASKS;
-
-	return e->bays[bay].exists && e->bays[bay].done < (tasks < BAY_TASKS ? tasks : BAY_TASKS);
+	return e->bays[bay].exists && e->bays[bay].done < e->bays[bay].tasks;
 }
 
 /* The next bay to list at or behind (batch, bay); false at the end of all. */
@@ -736,6 +778,8 @@ queue_refresh(struct queue *q, struct now now, int bays, int reads)
 	if (bays && rc >= 0)
 		check_done_bay(q, now);
 	int64_t got = rc < 0 ? 0 : read_ends(q, reads);
+	if (rc >= 0)
+		digests_write(q);
 	int64_t out = rc < 0 ? rc : trouble ? trouble : got < 0 ? got : changed + got;
 	pthread_mutex_lock(&q->lock);
 	if (out >= 0 && !bays && !q->missing && !q->leaving)

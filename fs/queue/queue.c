@@ -244,6 +244,8 @@ queue_close(struct queue *q, struct now now)
 		queue_end(q, own.all[i].serial, own.all[i].attempt, END_FREED, WHY_RESTART, NULL,
 			  now);
 	free(own.all);
+	if (q->joined && !q->beat_failing)
+		digests_write(q);
 	if (q->joined)
 		node_leave(&q->node);
 	queue_free(q);
@@ -403,8 +405,18 @@ task_store(struct queue *q, const struct task *t)
 
 	if (index_get(q->index, t->serial, &old))
 		return;
-	if (place_of(q, t->serial, &p))
-		p.entry->bays[p.bay].done += (t->state == TASK_DONE) - (old.state == TASK_DONE);
+	if (place_of(q, t->serial, &p)) {
+		struct bay *b = &p.entry->bays[p.bay];
+
+		b->done += (t->state == TASK_DONE) - (old.state == TASK_DONE);
+		b->over += is_over(t->state) - is_over(old.state);
+		b->unread += (t->state == TASK_UNREAD) - (old.state == TASK_UNREAD);
+		/* who only looks writes nothing */
+		if (q->joined && b->over == b->tasks && !b->digest && !b->digest_due) {
+			b->digest_due = true;
+			q->digests_due++;
+		}
+	}
 	if (t->counts.level > t->base && old.counts.level <= old.base)
 		q->stats.elevated++;
 	if (t->state == TASK_PENDING && !t->waits && (old.state != TASK_PENDING || old.waits))

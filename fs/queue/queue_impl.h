@@ -18,7 +18,12 @@ enum { EVENTS = 1024, EVENT_TEXT = 200, OPEN_BATCHES = 16 };
 struct bay {
 	bool exists;	    /* its directory has been seen */
 	bool parent_synced; /* chain/ was synced since then: the directory itself is durable */
-	int done;	    /* tasks known to be done */
+	bool looked;	    /* at its digest, or listed */
+	bool digest;	    /* there is one, or this daemon has tried to write it */
+	bool digest_due;    /* all of it is known, and nobody has said so yet */
+	int tasks;	    /* in the index */
+	int done, over;	    /* known to be done; to be done, failed or cancelled */
+	int unread;	    /* ends that are known of, but not read */
 	/* group commit, guarded by queue.sync_lock */
 	int syncing; /* syncs under way */
 	uint64_t sync_started, sync_finished;
@@ -119,6 +124,7 @@ struct queue {
 	pthread_mutex_t refresh_lock; /* one refresh at a time */
 	int refresh_batch, refresh_bay; /* where the next few bays begin */
 	int64_t refresh_done; /* and the next one of those that are all done */
+	int digests_due;      /* bays that a digest should be written for */
 	int64_t full_pass;  /* boot ms at which the last complete pass began */
 	struct now now;	    /* as the last caller gave it, for events */
 
@@ -187,6 +193,12 @@ bool
 place_of(struct queue *q, int64_t serial, struct place *p);
 void
 place_bay(const struct place *p, char out[DISK_PATH]);
+/* Done, failed or cancelled. */
+static inline bool
+is_over(enum task_state state)
+{
+	return state == TASK_DONE || state == TASK_FAILED || state == TASK_CANCELLED;
+}
 /* Store a task's new state, and keep bays, counters and waiters right. */
 void
 task_store(struct queue *q, const struct task *t);
@@ -245,13 +257,41 @@ apply_fold(struct queue *q, int64_t serial, unsigned link, bool is_end, const st
 /* Pending tasks that a claim of ours lost to: apply the text that stands there. [under lock] */
 void
 apply_found(struct queue *q, int64_t serial, unsigned attempt, const char *text);
-/* List a bay and take over what is there. Returns how many tasks changed, or an errno. */
+/* The tasks of a bay in their order, and the highest links seen of each. The caller frees rows. */
+struct row {
+	struct task task;
+	unsigned claim, end; /* highest attempt with such a link */
+};
+struct bay_rows {
+	struct row *rows;
+	int n;
+};
+/* 0 or -ENOMEM. Not under lock. */
+int
+bay_rows(struct queue *q, const struct place *p, struct bay_rows *rows);
+/* Read a bay, by its digest at first and by listing it, and take over what is there. Returns how
+ * many tasks changed, or an errno. Not under lock. */
 int64_t
 bay_merge(struct queue *q, struct batch_entry *entry, int bay, struct now now);
 /* Open and load batches that are new, strictly in their order: which of two tasks of one id
  * counts is decided by it. Returns how many; q->missing tells what stands in the way. */
 int
 load_batches(struct queue *q, struct now now, struct err *err);
+
+/* ---- digest.c, not under lock ---- */
+
+struct pack;
+
+/* What is known of a bay as a digest; -EAGAIN when not all of its tasks are over. pack_free() it. */
+int
+digest_text(struct queue *q, const struct place *p, struct pack *pack);
+/* Write the digests that are due. */
+void
+digests_write(struct queue *q);
+/* Take over what a digest says. How many tasks changed; -ENOENT, -EBADMSG or another errno: there
+ * is none that could be read, and the bay must be listed. */
+int64_t
+digest_read(struct queue *q, const struct place *p);
 
 /* ---- duty.c [under lock] ---- */
 
