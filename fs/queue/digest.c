@@ -39,14 +39,6 @@ digest_path(const struct place *p, char path[DISK_PATH])
 
 /* ---- writing ---- */
 
-static char
-state_letter(enum task_state state)
-{
-	return state == TASK_DONE   ? END_DONE :
-	       state == TASK_FAILED ? END_FAILED :
-				      END_CANCELLED;
-}
-
 int
 digest_text(struct queue *q, const struct place *p, struct pack *pack)
 {
@@ -65,7 +57,7 @@ digest_text(struct queue *q, const struct place *p, struct pack *pack)
 			break;
 		}
 		fprintf(pack->f, "%s@%u %c %c %d %d %d %lld\n", t->name, t->attempt,
-			state_letter(t->state), (char)t->reason, t->counts.failures,
+			(char)outcome_of(t->state), (char)t->reason, t->counts.failures,
 			t->counts.losses, t->counts.level, (long long)t->changed);
 	}
 	free(rows.rows);

@@ -25,7 +25,7 @@ task_progress(const struct task *t)
 	}
 }
 
-static void
+void
 drop_foreign(struct queue *q, int64_t serial, unsigned attempt)
 {
 	struct lease *l = lease_find(q, serial, attempt);
@@ -125,222 +125,6 @@ apply_found(struct queue *q, int64_t serial, unsigned attempt, const char *text)
 	apply_fold(q, serial, attempt, false, &f);
 }
 
-/* ---- bays ---- */
-
-struct listing {
-	struct bay_rows r;
-	int64_t last; /* serial behind the bay's last task */
-	bool digest;  /* one is there */
-};
-
-static int
-on_row(void *arg, const struct task *t)
-{
-	struct listing *l = arg;
-
-	if (t->serial >= l->last || l->r.n == BAY_TASKS)
-		return 1;
-	l->r.rows[l->r.n++] = (struct row){ .task = *t };
-	return 0;
-}
-
-int
-bay_rows(struct queue *q, const struct place *p, struct bay_rows *rows)
-{
-	int64_t first = p->entry->batch.base + (int64_t)p->bay * BAY_TASKS;
-	int64_t end = p->entry->batch.base + p->entry->batch.lines;
-	struct listing l = { .last = first + BAY_TASKS < end ? first + BAY_TASKS : end };
-
-	l.r.rows = malloc(BAY_TASKS * sizeof(*l.r.rows));
-	if (l.r.rows) {
-		pthread_mutex_lock(&q->lock);
-		index_list(q->index, VIEW_ALL, first - 1, on_row, &l);
-		pthread_mutex_unlock(&q->lock);
-	}
-	*rows = l.r;
-	return l.r.rows ? 0 : -ENOMEM;
-}
-
-static int
-by_name(const void *a, const void *b)
-{
-	return strcmp(((const struct row *)a)->task.name, ((const struct row *)b)->task.name);
-}
-
-static int
-on_link(void *arg, const char *file)
-{
-	struct listing *l = arg;
-	struct row key;
-	size_t len;
-	unsigned k;
-	const char *dot = strrchr(file, '.');
-	char name[NAME_LIMIT + 16];
-
-	l->digest |= !strcmp(file, "digest");
-	if (!dot || dot - file >= (ptrdiff_t)sizeof(name))
-		return 0;
-	bool is_end = !strcmp(dot, ".end");
-	if (!is_end && strcmp(dot, ".claim") != 0)
-		return 0;
-	memcpy(name, file, (size_t)(dot - file));
-	name[dot - file] = '\0';
-	if (!name_split(name, &len, &k))
-		return 0;
-	memcpy(key.task.name, name, len);
-	key.task.name[len] = '\0';
-	struct row *row = bsearch(&key, l->r.rows, (size_t)l->r.n, sizeof(*l->r.rows), by_name);
-	if (!row)
-		return 0; /* of no task here: `raser fsck` tells */
-	unsigned *highest = is_end ? &row->end : &row->claim;
-	if (k > *highest)
-		*highest = k;
-	return 0;
-}
-
-/* A claim of somebody else that is no longer there: someone deleted it, or the listing is
- * stale, and then the next create finds it again. */
-static bool
-forget_claim(struct queue *q, const struct row *row, struct task *t)
-{
-	unsigned link = row->claim > row->end ? row->claim : row->end;
-
-	if (t->state != TASK_CLAIMED || link >= t->attempt)
-		return false;
-	struct lease *l = lease_find(q, t->serial, t->attempt);
-	if (l && l->phase != PHASE_FOREIGN && l->phase != PHASE_OVER)
-		return false;
-	drop_foreign(q, t->serial, t->attempt);
-	t->state = TASK_PENDING;
-	t->attempt = link + 1;
-	if (row->claim > row->end) {
-		/* the one below has no end: it is a claim again */
-		t->attempt = link;
-		t->state = TASK_UNREAD;
-	}
-	task_store(q, t);
-	return true;
-}
-
-/* Fold one task whose highest link is known and apply it. */
-static bool
-fold_one(struct queue *q, const char *bay, const struct task *t, unsigned link, bool is_end)
-{
-	struct fold f;
-	int rc = chain_fold(&q->disk, bay, t->name, link, is_end, t->base, &f);
-
-	if (rc) {
-		if (rc != -ENOENT)
-			log_warnx("task %s: its links cannot be read: %s", t->name, strerror(-rc));
-		return false;
-	}
-	pthread_mutex_lock(&q->lock);
-	bool changed = apply_fold(q, t->serial, link, is_end, &f);
-	pthread_mutex_unlock(&q->lock);
-	return changed;
-}
-
-/* The digest of a bay that is looked at for the first time; true when nothing is left to list. */
-static bool
-look_first(struct queue *q, const struct place *p, int64_t *changed)
-{
-	struct bay *b = &p->entry->bays[p->bay];
-
-	pthread_mutex_lock(&q->lock);
-	bool first = !b->looked && b->done < b->tasks;
-	b->looked = true;
-	pthread_mutex_unlock(&q->lock);
-	if (!first)
-		return false;
-	int64_t got = digest_read(q, p);
-	*changed += got > 0 ? got : 0;
-	pthread_mutex_lock(&q->lock);
-	bool done = b->done == b->tasks;
-	pthread_mutex_unlock(&q->lock);
-	return done;
-}
-
-/* What a listing has seen, when it has seen a digest: it tells of the ends that were not read. */
-static int64_t
-look_digest(struct queue *q, const struct place *p)
-{
-	struct bay *b = &p->entry->bays[p->bay];
-
-	pthread_mutex_lock(&q->lock);
-	bool wanted = b->unread > 0;
-	b->digest = true;
-	pthread_mutex_unlock(&q->lock);
-	int64_t got = wanted ? digest_read(q, p) : 0;
-	return got > 0 ? got : 0;
-}
-
-int64_t
-bay_merge(struct queue *q, struct batch_entry *entry, int bay, struct now now)
-{
-	struct place p = { .entry = entry, .bay = bay };
-	char path[DISK_PATH];
-	struct listing l = { 0 };
-	int64_t changed = 0;
-
-	if (look_first(q, &p, &changed))
-		return changed;
-	int rc = bay_rows(q, &p, &l.r);
-	if (rc)
-		return rc;
-	place_bay(&p, path);
-	qsort(l.r.rows, (size_t)l.r.n, sizeof(*l.r.rows), by_name);
-	rc = disk_list(&q->disk, path, on_link, &l);
-	if (rc && rc != -ENOENT) {
-		free(l.r.rows);
-		return rc;
-	}
-	for (int i = 0; i < l.r.n; i++) {
-		struct row *row = &l.r.rows[i];
-		bool is_end = row->end >= row->claim;
-		unsigned link = is_end ? row->end : row->claim;
-		struct task t;
-
-		pthread_mutex_lock(&q->lock);
-		q->now = now;
-		if (index_get(q->index, row->task.serial, &t)) {
-			pthread_mutex_unlock(&q->lock);
-			continue;
-		}
-		uint64_t known = task_progress(&t);
-		uint64_t step = 2 * (uint64_t)link + is_end;
-		bool news = link && step > known;
-		struct lease *lease = lease_find(q, t.serial, t.attempt);
-		bool ours = lease && lease->phase == PHASE_HELD;
-		if (!news && forget_claim(q, row, &t))
-			changed++;
-		if (news && is_end && !ours) {
-			/* its text is read by whoever needs it, or in the background */
-			for (unsigned k = t.attempt > 1 ? t.attempt - 1 : 1; k <= link; k++)
-				drop_foreign(q, t.serial, k);
-			lease = lease_find(q, t.serial, link);
-			if (!lease || lease->phase == PHASE_OVER) {
-				t.state = TASK_UNREAD;
-				t.attempt = link;
-				task_store(q, &t);
-				changed++;
-			}
-			news = false;
-		}
-		/* known to be over, but the listing shows a claim only: deleted, or the listing lies,
-		 * and then the create that follows finds it */
-		bool end_gone = !news && !is_end && link && known == 2 * (uint64_t)link + 1;
-		pthread_mutex_unlock(&q->lock);
-		if (news)
-			changed += fold_one(q, path, &row->task, link, is_end);
-		if (end_gone)
-			restore_end(q, row->task.serial, link, now);
-	}
-	free(l.r.rows);
-	if (l.digest)
-		changed += look_digest(q, &p);
-	return changed;
-}
-
 /* ---- ends that nobody here has read ---- */
 
 struct unread {
@@ -366,8 +150,10 @@ unread_gone(struct queue *q, const struct task *t)
 	pthread_mutex_lock(&q->lock);
 	if (!index_get(q->index, t->serial, &now_t) && now_t.state == TASK_UNREAD &&
 	    now_t.attempt == t->attempt) {
-		now_t.state = TASK_PENDING;
-		now_t.attempt = 1;
+		struct sealed s;
+
+		now_t.state = sealed_find(q, t->serial, &s) ? TASK_UNREAD : TASK_PENDING;
+		now_t.attempt = now_t.state == TASK_UNREAD ? s.attempt : 1;
 		task_store(q, &now_t);
 	}
 	pthread_mutex_unlock(&q->lock);
@@ -402,14 +188,17 @@ read_ends(struct queue *q, int max)
 			if (!there)
 				continue;
 			place_bay(&p, bay);
-			int rc = chain_fold(&q->disk, bay, t->name, t->attempt, true, t->base, &f);
+			int rc = fold_task(q, bay, t, t->attempt, true, &f);
 			bool is_end = true;
 			if (rc == -ENOENT) {
 				is_end = false;
-				rc = chain_fold(&q->disk, bay, t->name, t->attempt, false, t->base,
-						&f);
+				rc = fold_task(q, bay, t, t->attempt, false, &f);
 			}
 			if (rc == -ENOENT) {
+				/* deleted, or it lies in a seal by now */
+				int64_t merged = bay_merge(q, p.entry, p.bay, q->now);
+
+				got += merged > 0 ? merged : 0;
 				unread_gone(q, t);
 				continue;
 			}

@@ -108,6 +108,8 @@ queue_free(struct queue *q)
 	for (int i = 0; i < q->nbatches; i++) {
 		batch_close(&q->batches[i]->batch);
 		pthread_mutex_destroy(&q->batches[i]->batch.lock);
+		for (int k = 0; k < q->batches[i]->nbays; k++)
+			free(q->batches[i]->bays[k].sealed);
 		free(q->batches[i]->bays);
 		free(q->batches[i]);
 	}
@@ -174,8 +176,10 @@ queue_open_disk(struct disk disk, const char *path, const struct queue_options *
 	if (read_format(q, err) || read_conf(q, err))
 		goto fail;
 	watch_init(&q->watch, &q->disk, q->uuid, conf_beat_ms(&q->conf));
+	q->last_beat = now.boot_ms;
+	q->kind = options->as;
 	if (options->join) {
-		int rc = node_join(&q->node, &q->disk, now.wall_s);
+		int rc = node_join(&q->node, &q->disk, q->kind, now.wall_s);
 
 		if (rc) {
 			err_set(err, rc, "%s/nodes: this daemon cannot say that it lives: %s", path,
@@ -183,8 +187,10 @@ queue_open_disk(struct disk disk, const char *path, const struct queue_options *
 			goto fail;
 		}
 		q->joined = true;
-		q->last_beat = now.boot_ms;
 		beat_said(q);
+		/* its own name first, and then it looks for the other's: seal.h */
+		if (q->kind != OWNER_SEALER && sealer_wait(q, err))
+			goto fail;
 	} else {
 		/* a hand, which holds nothing and needs no beat */
 		memcpy(q->node.owner, "hand.", 5);
