@@ -16,7 +16,14 @@ unit_tests = \
 	tests/unit/store.t \
 	tests/unit/crash.t \
 	tests/unit/selftest.t \
+	tests/unit/digest.t \
+	tests/unit/seal.t \
 	# end of unit tests
+RUNS = tests/runs.c tests/runs.h
+tests_unit_digest_t_SOURCES = tests/unit/digest.c $(TAP) $(RUNS)
+tests_unit_digest_t_LDADD = $(QUEUE_LIBS)
+tests_unit_seal_t_SOURCES = tests/unit/seal.c $(TAP) $(RUNS)
+tests_unit_seal_t_LDADD = $(QUEUE_LIBS)
 tests_unit_agent_t_SOURCES = tests/unit/agent.c $(TAP) agentd/activity.c agentd/control.c agentd/process/job.c \
 	agentd/plugin.c agentd/trajectory.c
 tests_unit_agent_t_LDADD = $(QUEUE_LIBS)
@@ -128,7 +135,10 @@ helpers = \
 	tests/boxed \
 	tests/chk \
 	tests/crowd \
+	tests/finish \
 	# end of helpers
+tests_finish_SOURCES = tests/finish.c
+tests_finish_LDADD = $(QUEUE_LIBS)
 tests_boxed_SOURCES = tests/boxed.c $(TREE_SOURCES) $(BOX_SOURCES) agentd/program.c agentd/program.h
 tests_boxed_LDADD = $(CHECKPOINT_LIBS) $(QUEUE_LIBS)
 tests_chk_SOURCES = tests/chk.c tests/hold.c tests/errname.c tests/chk.h

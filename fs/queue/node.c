@@ -40,20 +40,41 @@ random_text(char *out, size_t len)
 	out[len] = '\0';
 }
 
+static const char *const kind_names[] = {
+	[OWNER_DAEMON] = "daemon",
+	[OWNER_HAND] = "hand",
+	[OWNER_SEALER] = "seal",
+};
+
 void
-owner_draw(char owner[OWNER_TEXT])
+owner_draw(char owner[OWNER_TEXT], enum owner_kind kind)
 {
 	char host[72] = "";
 	size_t n = 0;
 
-	gethostname(host, sizeof(host) - 1);
+	if (kind == OWNER_DAEMON)
+		gethostname(host, sizeof(host) - 1);
+	else
+		snprintf(host, sizeof(host), "%s", kind_names[kind]);
 	for (const char *p = host; *p && *p != '.' && n < 8; p++)
 		if (isalnum((unsigned char)*p))
 			owner[n++] = (char)tolower((unsigned char)*p);
 	if (!n)
 		owner[n++] = 'n';
+	/* a host may be called as what is no daemon */
+	if (kind == OWNER_DAEMON && n == 4 &&
+	    (!strncmp(owner, kind_names[OWNER_HAND], n) || !strncmp(owner, kind_names[OWNER_SEALER], n)))
+		owner[n++] = '0';
 	owner[n++] = '.';
 	random_text(owner + n, 12);
+}
+
+bool
+owner_is_sealer(const char *owner)
+{
+	size_t n = strlen(kind_names[OWNER_SEALER]);
+
+	return !strncmp(owner, kind_names[OWNER_SEALER], n) && owner[n] == '.';
 }
 
 static void
@@ -111,9 +132,10 @@ node_text(struct node *node)
 	read_line("/proc/sys/kernel/random/boot_id", boot, sizeof(boot));
 	/* the last line has a fixed width, so that amending it never changes the size */
 	snprintf(node->text, sizeof(node->text),
-		 "owner %s\nhost %s\nboot %s\npidns %llu\npid %ld\nstart %llu\nversion %s\n"
+		 "owner %s\nkind %s\nhost %s\nboot %s\npidns %llu\npid %ld\nstart %llu\nversion %s\n"
 		 "agents %-*.*s\n",
-		 node->owner, host, boot, (unsigned long long)pid_namespace(), (long)getpid(),
+		 node->owner, kind_names[node->kind], host, boot,
+		 (unsigned long long)pid_namespace(), (long)getpid(),
 		 (unsigned long long)process_start(getpid(), &over), PACKAGE_VERSION, NODE_NOTE - 1,
 		 NODE_NOTE - 1, node->note);
 }
@@ -125,12 +147,12 @@ node_path(char path[DISK_PATH], const char *owner)
 }
 
 int
-node_join(struct node *node, struct disk *disk, int64_t wall)
+node_join(struct node *node, struct disk *disk, enum owner_kind kind, int64_t wall)
 {
 	char path[DISK_PATH];
 
-	*node = (struct node){ .disk = disk, .second = wall };
-	owner_draw(node->owner);
+	*node = (struct node){ .disk = disk, .kind = kind, .second = wall };
+	owner_draw(node->owner, kind);
 	node_text(node);
 	node_path(path, node->owner);
 	int rc = disk_create(disk, path, node->text, strlen(node->text));
@@ -235,7 +257,6 @@ bool
 node_is_here(const struct node_info *info)
 {
 	char boot[40];
-	bool over;
 
 	read_line("/proc/sys/kernel/random/boot_id", boot, sizeof(boot));
 	return boot[0] && !strcmp(boot, info->boot) && info->pidns && info->pid > 0 &&
@@ -246,6 +267,8 @@ node_is_here(const struct node_info *info)
 static bool
 is_proven_dead(const struct node_info *info)
 {
+	bool over;
+
 	if (!node_is_here(info))
 		return false;
 	if (kill((pid_t)info->pid, 0) < 0 && errno == ESRCH)

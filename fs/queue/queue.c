@@ -43,6 +43,8 @@ queue_free(struct queue *q)
 	for (int i = 0; i < q->nbatches; i++) {
 		batch_close(&q->batches[i]->batch);
 		pthread_mutex_destroy(&q->batches[i]->batch.lock);
+		for (int k = 0; k < q->batches[i]->nbays; k++)
+			free(q->batches[i]->bays[k].sealed);
 		free(q->batches[i]->bays);
 		free(q->batches[i]);
 	}
@@ -139,8 +141,10 @@ queue_open_disk(struct disk disk, const char *path, const struct queue_options *
 	history_say(&q->disk, "run\t%s\t%lld", q->uuid, (long long)q->conf.steal_after_ms);
 	watch_init(&q->watch, &q->disk, q->uuid, conf_beat_ms(&q->conf));
 	allow_for_caches(q);
+	q->last_beat = now.boot_ms;
+	q->kind = options->as;
 	if (options->join) {
-		int rc = node_join(&q->node, &q->disk, now.wall_s);
+		int rc = node_join(&q->node, &q->disk, q->kind, now.wall_s);
 
 		if (rc) {
 			err_set(err, rc, "%s/nodes: this daemon cannot say that it lives: %s", path,
@@ -148,8 +152,10 @@ queue_open_disk(struct disk disk, const char *path, const struct queue_options *
 			goto fail;
 		}
 		q->joined = true;
-		q->last_beat = now.boot_ms;
 		beat_said(q);
+		/* its own name first, and then it looks for the other's: seal.h */
+		if (q->kind != OWNER_SEALER && sealer_wait(q, err))
+			goto fail;
 	} else {
 		/* a hand, which holds nothing and needs no beat */
 		memcpy(q->node.owner, "hand.", 5);
@@ -209,6 +215,8 @@ queue_close(struct queue *q, struct now now)
 		queue_end(q, own.all[i].serial, own.all[i].attempt, END_FREED, WHY_RESTART, NULL,
 			  now);
 	free(own.all);
+	if (q->joined && !q->beat_failing)
+		digests_write(q);
 	if (q->joined)
 		node_leave(&q->node);
 	queue_free(q);
@@ -409,8 +417,18 @@ task_store(struct queue *q, const struct task *t)
 
 	if (index_get(q->index, t->serial, &old))
 		return;
-	if (place_of(q, t->serial, &p))
-		p.entry->bays[p.bay].done += (t->state == TASK_DONE) - (old.state == TASK_DONE);
+	if (place_of(q, t->serial, &p)) {
+		struct bay *b = &p.entry->bays[p.bay];
+
+		b->done += (t->state == TASK_DONE) - (old.state == TASK_DONE);
+		b->over += is_over(t->state) - is_over(old.state);
+		b->unread += (t->state == TASK_UNREAD) - (old.state == TASK_UNREAD);
+		/* who only looks writes nothing */
+		if (q->joined && b->over == b->tasks && !b->digest && !b->digest_due) {
+			b->digest_due = true;
+			q->digests_due++;
+		}
+	}
 	if (t->counts.level > t->base && old.counts.level <= old.base)
 		q->stats.elevated++;
 	if (t->state == TASK_PENDING && !t->waits && (old.state != TASK_PENDING || old.waits))
