@@ -92,6 +92,46 @@ keep_admin(void)
 		prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE, CAP_SYS_ADMIN, 0, 0);
 }
 
+/* What raserfs does there, without serving it. */
+static bool
+mount_fuse(const char *dir)
+{
+	char data[128];
+	int fd = open("/dev/fuse", O_RDWR | O_CLOEXEC);
+
+	snprintf(data, sizeof(data), "fd=%d,rootmode=40000,user_id=%u,group_id=%u", fd,
+		 (unsigned)geteuid(), (unsigned)getegid());
+	return fd >= 0 && mount("raserfs", dir, "fuse.raserfs", MS_NOSUID | MS_NODEV, data) == 0;
+}
+
+int
+mounting_try(const char *dir, struct err *why)
+{
+	static const char *const steps[] = { "", "unshare", "mount" };
+	char point[PATH_MAX];
+	int status;
+
+	snprintf(point, sizeof(point), "%.3000s/raser-try.XXXXXX", dir);
+	if (!mkdtemp(point))
+		return err_set(why, -errno, "%s: %s", dir, strerror(errno));
+	pid_t pid = fork();
+	if (pid == 0) {
+		int step = !enter_namespace() ? 1 : !mount_fuse(point) ? 2 : 0;
+
+		/* a number for the step and one for the error in one status */
+		_exit(step ? 64 * step + (errno & 63) : 0);
+	}
+	int rc = pid < 0 ? -errno : 0;
+	while (!rc && waitpid(pid, &status, 0) < 0)
+		if (errno != EINTR)
+			rc = -errno;
+	rmdir(point);
+	if (rc || !WIFEXITED(status))
+		return err_set(why, rc ? rc : -ECHILD, "no process: %s", strerror(rc ? -rc : ECHILD));
+	int code = WEXITSTATUS(status);
+	return code ? err_set(why, -(code & 63), "%s: %s", steps[code / 64], strerror(code & 63)) : 0;
+}
+
 static pid_t
 start_daemon(const struct mounting *m, const struct target *t, int log_fd)
 {

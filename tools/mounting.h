@@ -42,6 +42,11 @@ mounting_again(struct mounting *m, const struct target *t, int log_fd, int64_t n
 void
 mounting_end(struct mounting *m);
 
+/* Would a private mount work here? Tried in a process of its own, with a mount point below dir that
+ * is removed again. 0, or a negative errno and what did not. */
+int
+mounting_try(const char *dir, struct err *why);
+
 /* The path of a program that is installed beside this one; PATH decides when there is none. */
 void
 sibling(const char *name, char path[PATH_MAX]);

@@ -304,7 +304,7 @@ static int
 serve_run(struct options *o, struct fuse_args *args, struct mount *m)
 {
 	struct err err = { 0 };
-	const struct queue_options qo = { .join = true, .tmp = o->tmp };
+	const struct queue_options qo = { .join = true, .admit = true, .tmp = o->tmp };
 	char source[PATH_MAX + 64];
 	sigset_t set;
 

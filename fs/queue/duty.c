@@ -102,9 +102,11 @@ be_reborn(struct queue *q, struct now now)
 	lease_each(q, abandon, NULL);
 	bool leaving = q->leaving;
 	pthread_mutex_unlock(&q->lock);
+	if (q->kind == OWNER_SEALER)
+		return -EOWNERDEAD; /* it may have stood still while others began */
 	if (leaving)
 		return -ESHUTDOWN;
-	int rc = node_join(&fresh, &q->disk, now.wall_s);
+	int rc = node_join(&fresh, &q->disk, q->kind, now.wall_s);
 	if (rc)
 		return rc;
 	pthread_mutex_lock(&q->lock);
