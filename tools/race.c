@@ -72,7 +72,7 @@ race_process(struct gang *g, int rank, void *arg)
 	gang_start(g);
 	for (int i = 0; i < b->threads; i++) {
 		racers[i] = (struct racer){ .board = b, .number = rank * b->threads + i };
-		/* without one the others would wait at the barrier for ever: end with the process */
+		/* without one the others would wait at the barrier for ever */
 		if (pthread_create(&threads[i], NULL, race, &racers[i]) != 0)
 			return 1;
 	}

@@ -66,7 +66,7 @@ cp "$S/ini" "$RUN/raser.ini"
 
 # ---- wrong use ----
 
-doctor_says() { "$raser" doctor "$@" 2>&1 >/dev/null; echo $?; }
+doctor_says() { "$raser" doctor "$@" 2>&1; echo $?; }
 like "$(doctor_says)" "usage: raser doctor .*2$" "no directory"
 like "$(doctor_says "$S/plain" --load 0)" "usage: .*2$" "no processes"
 like "$(doctor_says "$S/plain" --seconds x)" "usage: .*2$" "no seconds"
