@@ -24,7 +24,7 @@
 
 enum {
 	TIMED = 40,	  /* calls of a kind that are timed */
-	NAMES_A_TASK = 6, /* a claim, an end, and what an agent's attempt leaves in results/ */
+	NAMES_A_TASK = 7, /* a claim, an end, and what an agent's attempt leaves in results/ */
 	SAMPLES_MAX = 400000,
 	FILL_A_SECOND = 10000, /* tasks for each second of load, for all processes */
 	FILL_MAX = 100000,

@@ -292,9 +292,16 @@ directory_sync(struct trial *t)
 int
 selftest_scratch(struct disk *disk, char name[SELFTEST_NAME])
 {
-	snprintf(name, SELFTEST_NAME, SELFTEST_PREFIX);
-	random_text(name + strlen(name), 12);
-	return disk_mkdir(disk, name);
+	char random[13];
+
+	random_text(random, 12);
+	snprintf(name, SELFTEST_NAME, SELFTEST_PREFIX "%s", random);
+	int rc = disk_mkdir(disk, name);
+	if (rc != -EACCES && rc != -EPERM)
+		return rc;
+	/* a run whose FORMAT and raser.ini are protected from those who use it */
+	snprintf(name, SELFTEST_NAME, "results/" SELFTEST_PREFIX "%s", random);
+	return disk_mkdir(disk, name) ? rc : 0;
 }
 
 static void
