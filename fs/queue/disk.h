@@ -69,9 +69,12 @@ enum disk_call {
 	DISK_CREATE, DISK_AMEND, DISK_READ, DISK_IMPORT, DISK_SYNC, DISK_RMDIR, DISK_CALLS
 };
 
+struct history;
+
 struct disk {
 	const struct disk_ops *ops;
 	void *ctx;
+	struct history *history; /* what is done here is said to it; NULL = to nobody */
 	atomic_ullong calls[DISK_CALLS];
 	atomic_bool stopping; /* calls that repeat until they are answered give up */
 };

@@ -43,6 +43,8 @@ queue_free(struct queue *q)
 	for (int i = 0; i < q->nbatches; i++) {
 		batch_close(&q->batches[i]->batch);
 		pthread_mutex_destroy(&q->batches[i]->batch.lock);
+		for (int k = 0; k < q->batches[i]->nbays; k++)
+			free(q->batches[i]->bays[k].sealed);
 		free(q->batches[i]->bays);
 		free(q->batches[i]);
 	}
@@ -56,6 +58,8 @@ queue_free(struct queue *q)
 	index_close(q->index);
 	if (q->wake_fd >= 0)
 		close(q->wake_fd);
+	history_say(&q->disk, "stop");
+	history_close(q->disk.history);
 	disk_close(&q->disk);
 	pthread_mutex_destroy(&q->lock);
 	pthread_mutex_destroy(&q->watch_lock);
@@ -88,6 +92,14 @@ queue_open(const char *path, const struct queue_options *options, struct now now
 
 	if (disk_open(&disk, path, err))
 		return NULL;
+	const char *dir = getenv("RASER_HISTORY");
+	if (dir && *dir) {
+		disk.history = history_open(dir, now.boot_ms, err);
+		if (!disk.history) {
+			disk_close(&disk);
+			return NULL;
+		}
+	}
 	return queue_open_disk(disk, path, options, now, err);
 }
 
@@ -98,6 +110,7 @@ queue_open_disk(struct disk disk, const char *path, const struct queue_options *
 	struct queue *q = calloc(1, sizeof(*q));
 
 	if (!q) {
+		history_close(disk.history);
 		disk_close(&disk);
 		err_set(err, -ENOMEM, "out of memory");
 		return NULL;
@@ -125,10 +138,13 @@ queue_open_disk(struct disk disk, const char *path, const struct queue_options *
 	if (options->admit &&
 	    selftest_admit(&q->disk, path, conf_beat_ms(&q->conf), q->conf.force, err))
 		goto fail;
+	history_say(&q->disk, "run\t%s\t%lld", q->uuid, (long long)q->conf.steal_after_ms);
 	watch_init(&q->watch, &q->disk, q->uuid, conf_beat_ms(&q->conf));
 	allow_for_caches(q);
+	q->last_beat = now.boot_ms;
+	q->kind = options->as;
 	if (options->join) {
-		int rc = node_join(&q->node, &q->disk, now.wall_s);
+		int rc = node_join(&q->node, &q->disk, q->kind, now.wall_s);
 
 		if (rc) {
 			err_set(err, rc, "%s/nodes: this daemon cannot say that it lives: %s", path,
@@ -136,8 +152,10 @@ queue_open_disk(struct disk disk, const char *path, const struct queue_options *
 			goto fail;
 		}
 		q->joined = true;
-		q->last_beat = now.boot_ms;
 		beat_said(q);
+		/* its own name first, and then it looks for the other's: seal.h */
+		if (q->kind != OWNER_SEALER && sealer_wait(q, err))
+			goto fail;
 	} else {
 		/* a hand, which holds nothing and needs no beat */
 		memcpy(q->node.owner, "hand.", 5);
@@ -197,6 +215,8 @@ queue_close(struct queue *q, struct now now)
 		queue_end(q, own.all[i].serial, own.all[i].attempt, END_FREED, WHY_RESTART, NULL,
 			  now);
 	free(own.all);
+	if (q->joined && !q->beat_failing)
+		digests_write(q);
 	if (q->joined)
 		node_leave(&q->node);
 	queue_free(q);
@@ -212,6 +232,12 @@ const char *
 queue_path(const struct queue *q)
 {
 	return q->path;
+}
+
+const char *
+queue_uuid(const struct queue *q)
+{
+	return q->uuid;
 }
 
 void
@@ -316,6 +342,28 @@ queue_event(struct queue *q, const char *fmt, ...)
 	va_end(args);
 }
 
+void
+told(struct queue *q, int64_t serial, unsigned attempt, const char *what, int rc, struct now now)
+{
+	struct task t;
+
+	if (!q->disk.history || index_get(q->index, serial, &t))
+		return;
+	const struct lease *l = lease_find(q, serial, attempt);
+	history_say(&q->disk, "told\t%s\t%u\t%s\t%d\t%s\t%llu\t%lld", t.name, attempt, what, rc,
+		    l ? l->owner : "-", l ? (unsigned long long)l->seq : 0, (long long)now.boot_ms);
+}
+
+int
+hand_told(struct queue *q, const char *what, int64_t serial, unsigned attempt, int rc)
+{
+	struct task t;
+
+	if (q->disk.history && !queue_get(q, serial, &t))
+		history_say(&q->disk, "hand\t%s\t%s\t%u\t%d", what, t.name, attempt, rc);
+	return rc;
+}
+
 /* ---- places ---- */
 
 bool
@@ -348,6 +396,19 @@ place_bay(const struct place *p, char out[DISK_PATH])
 	bay_path(out, p->entry->batch.random, p->bay);
 }
 
+bool
+queue_bay(struct queue *q, int64_t serial, char out[DISK_PATH])
+{
+	struct place p;
+
+	pthread_mutex_lock(&q->lock);
+	bool there = place_of(q, serial, &p);
+	pthread_mutex_unlock(&q->lock);
+	if (there)
+		place_bay(&p, out);
+	return there;
+}
+
 void
 task_store(struct queue *q, const struct task *t)
 {
@@ -356,8 +417,18 @@ task_store(struct queue *q, const struct task *t)
 
 	if (index_get(q->index, t->serial, &old))
 		return;
-	if (place_of(q, t->serial, &p))
-		p.entry->bays[p.bay].done += (t->state == TASK_DONE) - (old.state == TASK_DONE);
+	if (place_of(q, t->serial, &p)) {
+		struct bay *b = &p.entry->bays[p.bay];
+
+		b->done += (t->state == TASK_DONE) - (old.state == TASK_DONE);
+		b->over += is_over(t->state) - is_over(old.state);
+		b->unread += (t->state == TASK_UNREAD) - (old.state == TASK_UNREAD);
+		/* who only looks writes nothing */
+		if (q->joined && b->over == b->tasks && !b->digest && !b->digest_due) {
+			b->digest_due = true;
+			q->digests_due++;
+		}
+	}
 	if (t->counts.level > t->base && old.counts.level <= old.base)
 		q->stats.elevated++;
 	if (t->state == TASK_PENDING && !t->waits && (old.state != TASK_PENDING || old.waits))
