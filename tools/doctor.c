@@ -128,26 +128,27 @@ check_run(struct doctor *d)
 	struct queue_stats s;
 
 	if (!d->is_run) {
-		finding_add(&d->findings, FINDING_NOTE, "run", "%.150s is no run (yet)", d->dir);
+		finding_add(&d->findings, FINDING_NOTE, "run", NULL, "%.150s is no run (yet)",
+			    d->dir);
 		return;
 	}
 	int rc = format_read(&d->disk, uuid);
 	if (rc)
-		finding_advise(finding_add(&d->findings, FINDING_FAILS, "FORMAT", "%s", strerror(-rc)),
-			       "not a version that this raserfs can read");
+		finding_add(&d->findings, FINDING_FAILS, "FORMAT",
+			    "not a version that this raserfs can read", "%s", strerror(-rc));
 	else
 		selftest_format(&d->disk, d->dir, uuid, &d->findings);
 	struct conf conf;
 	if (conf_load(&conf, d->dir, &e)) {
-		finding_advise(finding_add(&d->findings, FINDING_FAILS, "raser.ini", "%.180s", e.text),
-			       "nothing can be mounted until that is mended");
+		finding_add(&d->findings, FINDING_FAILS, "raser.ini",
+			    "nothing can be mounted until that is mended", "%.180s", e.text);
 		return;
 	}
 	d->conf = conf;
 	struct queue *q = rc ? NULL : queue_open(d->dir, &o, now_read(), &e);
 	if (!q) {
-		finding_advise(finding_add(&d->findings, FINDING_FAILS, "run", "%.180s", e.text),
-			       "nothing can be mounted until that is mended");
+		finding_add(&d->findings, FINDING_FAILS, "run",
+			    "nothing can be mounted until that is mended", "%.180s", e.text);
 		return;
 	}
 	queue_stats(q, &s);
@@ -204,8 +205,8 @@ print_json(const struct doctor *d, enum finding_level worst)
 						      finding_word(one->level), "topic", one->topic,
 						      "found", one->found, "advice", one->advice));
 	}
-	json_t *all = json_pack("{s:s, s:s, s:o}", "directory", d->dir, "verdict", finding_word(worst),
-				"findings", list);
+	json_t *all = json_pack("{s:s, s:s, s:o}", "directory", d->dir, "verdict",
+				finding_word(worst), "findings", list);
 	if (all)
 		json_dumpf(all, stdout, JSON_INDENT(2));
 	putchar('\n');

@@ -57,9 +57,12 @@ verb_init(int argc, char **argv)
 			return complain(1, "%s: there is a run here already", dir);
 		snprintf(ini, sizeof(ini), "%.4095s/raser.ini", dir);
 		if (lstat(ini, &st) == 0)
-			return complain(1, "%s is there already: write the line \"plugin = %s ...\" into it, "
-					"run raser init without --plugin, and submit what %s get_tasks prints",
-					ini, argv[3], argv[3]);
+			return complain(
+				1,
+				"%s is there already: write the line \"plugin = %s ...\" into it, "
+				"run raser init without --plugin, and submit what %s get_tasks "
+				"prints",
+				ini, argv[3], argv[3]);
 		if (!make_absolute(argv + 3))
 			return 1;
 		if (!plugin_quote(argv + 3, quoted, sizeof(quoted)))

@@ -29,10 +29,12 @@ load_fill(const char *run, long tasks, const char *submitter, struct err *err)
 	struct submission *s = submission_new(q, NULL, err);
 	rc = s ? 0 : -EIO;
 	for (long i = 1; !rc && i <= tasks; i++) {
-		int n = snprintf(line, sizeof(line),
-				 "{\"id\":\"t%06ld\",\"repo\":\"example/project\",\"base\":"
-				 "\"0123456789abcdef0123456789abcdef01234567\",\"note\":\"a task of "
-				 "about two hundred bytes, as the other arms have it, no more\"}\n", i);
+		int n = snprintf(
+			line, sizeof(line),
+			"{\"id\":\"t%06ld\",\"repo\":\"example/project\",\"base\":"
+			"\"0123456789abcdef0123456789abcdef01234567\",\"note\":\"a task of "
+			"about two hundred bytes, as the other arms have it, no more\"}\n",
+			i);
 
 		rc = submission_feed(s, line, (size_t)n, err);
 	}

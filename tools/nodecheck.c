@@ -43,8 +43,9 @@ request_timeout(struct findings *f, const char *name)
 	if (!file)
 		return;
 	if (fscanf(file, "%ld", &v) == 1 && v > 0)
-		finding_advise(finding_add(f, FINDING_NOTE, "FUSE", "fs.fuse.%s is %ld s", name, v),
-			       "whoever waits for a task is told to ask again after half of that");
+		finding_add(f, FINDING_NOTE, "FUSE",
+			    "whoever waits for a task is told to ask again after half of that",
+			    "fs.fuse.%s is %ld s", name, v);
 	fclose(file);
 }
 
@@ -57,9 +58,10 @@ check_fuse(struct findings *f)
 
 	int fd = open("/dev/fuse", O_RDWR | O_CLOEXEC);
 	if (fd < 0) {
-		finding_advise(finding_add(f, FINDING_FAILS, "FUSE", "/dev/fuse: %s", strerror(errno)),
-			       "nothing can be mounted on this node; submitting, status and export work "
-			       "without a mount");
+		finding_add(f, FINDING_FAILS, "FUSE",
+			    "nothing can be mounted on this node; submitting, status and export "
+			    "work without a mount",
+			    "/dev/fuse: %s", strerror(errno));
 		return;
 	}
 	close(fd);
@@ -69,20 +71,20 @@ check_fuse(struct findings *f)
 	bool root = geteuid() == 0;
 
 	if (alone)
-		finding_add(f, FINDING_OK, "FUSE", "a mount in a namespace of its own works");
+		finding_add(f, FINDING_OK, "FUSE", NULL, "a mount in a namespace of its own works");
 	else
-		finding_advise(finding_add(f, set_id ? FINDING_NOTE : FINDING_FAILS, "FUSE",
-					   "no mount in a namespace of its own: %.120s", why.text),
-			       set_id ? "raser run mounts by fusermount3, and a job that is killed leaves "
-					"the mount behind" :
-					"and there is no set-user-id fusermount3 to mount by: nothing can be "
-					"mounted on this node");
+		finding_add(f, set_id ? FINDING_NOTE : FINDING_FAILS, "FUSE",
+			    set_id ? "raser run mounts by fusermount3, and a job that is killed "
+				     "leaves the mount behind"
+				   : "and there is no set-user-id fusermount3 to mount by: nothing "
+				     "can be mounted on this node",
+			    "no mount in a namespace of its own: %.120s", why.text);
 	if (set_id)
-		finding_add(f, FINDING_OK, "FUSE", "%s can mount for users", path);
+		finding_add(f, FINDING_OK, "FUSE", NULL, "%s can mount for users", path);
 	else if (!root)
-		finding_advise(finding_add(f, FINDING_NOTE, "FUSE", "%s", tool ?
-					   "fusermount3 is not set-user-id" : "no fusermount3 in PATH"),
-			       "raserfs by hand needs it, or unshare -Urm; raser run does not");
+		finding_add(f, FINDING_NOTE, "FUSE",
+			    "raserfs by hand needs it, or unshare -Urm; raser run does not", "%s",
+			    tool ? "fusermount3 is not set-user-id" : "no fusermount3 in PATH");
 	request_timeout(f, "default_request_timeout");
 	request_timeout(f, "max_request_timeout");
 }
@@ -96,12 +98,13 @@ check_cgroup(struct findings *f)
 	struct err why = { 0 };
 
 	if (cgroup_make(memory_roots_system(), CGROUP_TRIAL, &own, &why)) {
-		finding_advise(finding_add(f, FINDING_NOTE, "memory", "no cgroup for an agent: %.140s",
-					   why.text),
-			       "raser-agentd watches the memory of agents itself (memory_by = poll)");
+		finding_add(f, FINDING_NOTE, "memory",
+			    "raser-agentd watches the memory of agents itself (memory_by = poll)",
+			    "no cgroup for an agent: %.140s", why.text);
 		return;
 	}
-	finding_add(f, FINDING_OK, "memory", "agents can have a cgroup (version %d) each", own.version);
+	finding_add(f, FINDING_OK, "memory", NULL, "agents can have a cgroup (version %d) each",
+		    own.version);
 	cgroup_remove(&own);
 }
 
@@ -117,16 +120,18 @@ check_sandboxes(struct doctor *d)
 
 		/* the sentence names the kind */
 		if (sandbox_probe((enum sandbox_kind)kind, &spec, local_dir(), &why)) {
-			finding_add(&d->findings, FINDING_NOTE, "sandbox", "%.190s", why.text);
+			finding_add(&d->findings, FINDING_NOTE, "sandbox", NULL, "%.190s",
+				    why.text);
 		} else {
-			finding_add(&d->findings, FINDING_OK, "sandbox", "%s works",
+			finding_add(&d->findings, FINDING_OK, "sandbox", NULL, "%s works",
 				    sandbox_kind_name((enum sandbox_kind)kind));
 			good++;
 		}
 	}
 	if (!good)
-		finding_advise(finding_add(&d->findings, FINDING_NOTE, "sandbox", "none works here"),
-			       "agents run as plain processes of yours (sandbox = auto)");
+		finding_add(&d->findings, FINDING_NOTE, "sandbox",
+			    "agents run as plain processes of yours (sandbox = auto)",
+			    "none works here");
 }
 
 /* ---- the node ---- */
@@ -141,9 +146,9 @@ check_local(struct findings *f)
 	const char *dir = local_dir();
 
 	if (disk_open(&disk, dir, &why) || access(dir, W_OK | X_OK) < 0) {
-		finding_advise(finding_add(f, FINDING_FAILS, "local files", "%.100s: %s", dir,
-					   strerror(errno)),
-			       "submissions and workspaces need a local directory: set TMPDIR");
+		finding_add(f, FINDING_FAILS, "local files",
+			    "submissions and workspaces need a local directory: set TMPDIR",
+			    "%.100s: %s", dir, strerror(errno));
 		return;
 	}
 	storage_look(&disk, &s);
@@ -151,15 +156,19 @@ check_local(struct findings *f)
 	double free_bytes = statvfs(dir, &v) == 0 ? (double)v.f_bavail * (double)v.f_frsize : 0;
 	bool shared = s.kind > STORAGE_OVERLAY;
 	bool small = free_bytes < LOCAL_LEAST;
-	struct finding *one = finding_add(f, shared || small ? FINDING_WARNING :
-					  s.kind == STORAGE_MEMORY ? FINDING_NOTE : FINDING_OK,
-					  "local files", "%.100s (%s) has %.1f GB free", dir, s.type,
-					  free_bytes / 1e9);
+	struct finding *one = finding_add(f,
+					  shared || small	     ? FINDING_WARNING
+					  : s.kind == STORAGE_MEMORY ? FINDING_NOTE
+								     : FINDING_OK,
+					  "local files", NULL, "%.100s (%s) has %.1f GB free", dir,
+					  s.type, free_bytes / 1e9);
 	if (shared)
-		finding_advise(one, "that is not local: workspaces would load the shared storage. Set TMPDIR "
-				    "to a disk of the node");
+		finding_advise(one, "that is not local: workspaces would load the shared storage. "
+				    "Set TMPDIR to a disk of the node");
 	else if (small)
-		finding_advise(one, "workspaces of agents lie here, and submissions while they are written");
+		finding_advise(
+			one,
+			"workspaces of agents lie here, and submissions while they are written");
 	else if (s.kind == STORAGE_MEMORY)
 		finding_advise(one, "workspaces there count as memory of the job");
 }
@@ -172,19 +181,20 @@ check_clock(struct findings *f)
 	struct utsname u;
 
 	if (uname(&u) == 0)
-		finding_add(f, FINDING_OK, "kernel", "%s %s", u.sysname, u.release);
+		finding_add(f, FINDING_OK, "kernel", NULL, "%s %s", u.sysname, u.release);
 	if (clock_gettime(CLOCK_BOOTTIME, &boot) < 0 || clock_gettime(CLOCK_MONOTONIC, &mono) < 0) {
-		finding_add(f, FINDING_FAILS, "clock", "no CLOCK_BOOTTIME: %s", strerror(errno));
+		finding_add(f, FINDING_FAILS, "clock", NULL, "no CLOCK_BOOTTIME: %s",
+			    strerror(errno));
 		return;
 	}
-	double asleep = (double)(boot.tv_sec - mono.tv_sec) + (double)(boot.tv_nsec - mono.tv_nsec) / 1e9;
+	double asleep = (double)(boot.tv_sec - mono.tv_sec) +
+			(double)(boot.tv_nsec - mono.tv_nsec) / 1e9;
 	if (asleep > 1)
-		finding_advise(finding_add(f, FINDING_NOTE, "clock",
-					   "this machine has been suspended for %.0f s since it started",
-					   asleep),
-			       "claims of its agents are lost when that lasts longer than steal_after");
+		finding_add(f, FINDING_NOTE, "clock",
+			    "claims of its agents are lost when that lasts longer than steal_after",
+			    "this machine has been suspended for %.0f s since it started", asleep);
 	else
-		finding_add(f, FINDING_OK, "clock", "boot time is counted; never suspended");
+		finding_add(f, FINDING_OK, "clock", NULL, "boot time is counted; never suspended");
 }
 
 void

@@ -122,7 +122,8 @@ on_name(void *arg, const char *name)
 	} else if (sscanf(name, "say.%d.%d", &seat, &step) == 2) {
 		if (seat == 3 - p->seat && step >= 0 && step <= PEER_STEP_LEFT)
 			p->said[step] = true;
-	} else if (sscanf(name, "beat.%12[^.].%ld", id, &n) == 2 && !strcmp(id, p->other) && n > p->beat) {
+	} else if (sscanf(name, "beat.%12[^.].%ld", id, &n) == 2 && !strcmp(id, p->other) &&
+		   n > p->beat) {
 		p->beat = n;
 		p->alive = disk_now(&p->d->disk);
 	}
@@ -226,7 +227,7 @@ static bool
 is_alive(struct peer *p)
 {
 	int64_t end = disk_now(&p->d->disk) + dead_ms(p);
-	int64_t next = disk_now(&p->d->disk) + BEAT_MS * 4;
+	int64_t next = disk_now(&p->d->disk) + 4L * BEAT_MS;
 	long first = -1;
 
 	p->beat = -1;
@@ -248,7 +249,8 @@ wait_for_second(struct peer *p)
 	int64_t begin = disk_now(&p->d->disk);
 	int64_t next = begin + TELL_MS;
 
-	fprintf(stderr, "raser doctor: on another node, now:\n    raser doctor %s --peer\n", p->d->dir);
+	fprintf(stderr, "raser doctor: on another node, now:\n    raser doctor %s --peer\n",
+		p->d->dir);
 	for (;;) {
 		int rc = look(p);
 
@@ -323,11 +325,12 @@ peer_meet(struct peer *p, struct doctor *d)
 		rc = disk_mkdir(&d->disk, name);
 	}
 	if (rc && rc != -EINTR)
-		finding_advise(finding_add(&d->findings, FINDING_FAILS, "peer", "%s",
-					   rc == -EBUSY ? "two other nodes are at it in this directory" :
-					   rc == -ETIMEDOUT ? "no other node came within ten minutes" :
-							      strerror(-rc)),
-			       "start raser doctor %.200s --peer on two nodes", d->dir);
+		finding_advise(
+			finding_add(&d->findings, FINDING_FAILS, "peer", NULL, "%s",
+				    rc == -EBUSY ? "two other nodes are at it in this directory"
+				    : rc == -ETIMEDOUT ? "no other node came within ten minutes"
+						       : strerror(-rc)),
+			"start raser doctor %.200s --peer on two nodes", d->dir);
 	if (rc)
 		peer_part(p, rc);
 	return rc;

@@ -17,12 +17,12 @@ enum { PEER_ID = 13, PEER_STEP_LEFT = 99 };
 
 struct peer {
 	struct doctor *d;
-	int seat;	      /* 1 or 2; 0: not met */
-	char id[PEER_ID];     /* mine; selftest.ID is my scratch directory */
+	int seat;	  /* 1 or 2; 0: not met */
+	char id[PEER_ID]; /* mine; selftest.ID is my scratch directory */
 	char other[PEER_ID];
-	char host[40];	      /* the other's */
-	long beat;	      /* the other's last one, -1 = none seen */
-	int64_t alive;	      /* boot ms when that changed */
+	char host[40];		       /* the other's */
+	long beat;		       /* the other's last one, -1 = none seen */
+	int64_t alive;		       /* boot ms when that changed */
 	bool said[PEER_STEP_LEFT + 1]; /* by the other, as last listed */
 	bool seats[3];
 	pthread_t beating;

@@ -23,8 +23,8 @@
 enum {
 	PINGS = 8,
 	RACES = 5,
-	SETTLE_MS = 50,	  /* longer than a tick of a server's clock */
-	SEE_MS = 100000,  /* caches may last 60 s */
+	SETTLE_MS = 50,	 /* longer than a tick of a server's clock */
+	SEE_MS = 100000, /* caches may last 60 s */
 	POLL_MS = 3,
 	TELL_MS = 15000,
 	LATE_MS = 1000,
@@ -42,11 +42,12 @@ static const struct {
 	const char *advice; /* when it comes late */
 } means[MEANS] = {
 	[BY_CREATE] = { "a new name, by trying to create it", "claims are decided by this" },
-	[BY_LIST] = { "a new name, by a listing", "tasks and ends are found by this: others work on later" },
+	[BY_LIST] = { "a new name, by a listing",
+		      "tasks and ends are found by this: others work on later" },
 	[BY_LOOKUP] = { "a new name, by a bare look-up",
 			"raserfs never relies on it, but people and programs do" },
-	[BY_STATX] = { "a beat, by statx",
-		       "dead daemons are judged by this: set steal_after to several times as much" },
+	[BY_STATX] = { "a beat, by statx", "dead daemons are judged by this: set steal_after to "
+					   "several times as much" },
 	[BY_STAT] = { "a beat, by stat", "raserfs never relies on it" },
 	[BY_GONE] = { "a removal, by a bare look-up", "raserfs never relies on it" },
 };
@@ -177,17 +178,14 @@ is_seen(struct peer *p, const struct primed *was, enum means by)
 		peer_path(p, false, "list", path);
 		disk_list(&p->d->disk, path, on_any, &any);
 		return any;
-	case BY_LOOKUP:
-		return plain_stat(was->dir, p, "lookup/x@1.claim", &st);
+	case BY_LOOKUP: return plain_stat(was->dir, p, "lookup/x@1.claim", &st);
 	case BY_STATX:
 		peer_path(p, false, "statx", path);
 		return disk_stat(&p->d->disk, path, &x) == 0 && x.mtime_s != was->statx.mtime_s;
 	case BY_STAT:
 		return plain_stat(was->dir, p, "stat", &st) && st.st_mtime != was->stat.st_mtime;
-	case BY_GONE:
-		return !plain_stat(was->dir, p, "gone", &st);
-	default:
-		return false;
+	case BY_GONE: return !plain_stat(was->dir, p, "gone", &st);
+	default: return false;
 	}
 }
 
@@ -290,8 +288,8 @@ parse_seen(const char *text, struct seen *s)
 	long long clocks;
 	int ms[MEANS];
 
-	if (sscanf(text, "%d:%lld:%d:%d:%d:%d:%d:%d", &twice, &clocks, &ms[0], &ms[1], &ms[2], &ms[3],
-		   &ms[4], &ms[5]) != 8)
+	if (sscanf(text, "%d:%lld:%d:%d:%d:%d:%d:%d", &twice, &clocks, &ms[0], &ms[1], &ms[2],
+		   &ms[3], &ms[4], &ms[5]) != 8)
 		return false;
 	*s = (struct seen){ .twice = twice, .clocks_ms = clocks };
 	for (int i = 0; i < MEANS; i++)
@@ -303,22 +301,26 @@ static void
 tell_seen(struct doctor *d, const char *topic, const struct seen *s)
 {
 	if (s->twice)
-		finding_advise(finding_add(&d->findings, FINDING_FAILS, topic,
-					   "one name could be created on both nodes"),
-			       "tasks would be given out twice; use another file system");
+		finding_add(&d->findings, FINDING_FAILS, topic,
+			    "tasks would be given out twice; use another file system",
+			    "one name could be created on both nodes");
 	for (int by = 0; by < MEANS; by++) {
 		bool counts = by == BY_CREATE || by == BY_LIST || by == BY_STATX;
 		bool late = s->ms[by] < 0 || s->ms[by] >= LATE_MS;
 		bool fails = s->ms[by] < 0 && counts;
 		struct finding *one = finding_add(
-			&d->findings, fails ? FINDING_FAILS : !late ? FINDING_OK :
-			counts ? FINDING_WARNING : FINDING_NOTE, topic,
-			s->ms[by] < 0 ? "%s: not within %lld ms" : "%s: after %lld ms", means[by].what,
-			(long long)(s->ms[by] < 0 ? SEE_MS : s->ms[by]));
+			&d->findings,
+			fails	 ? FINDING_FAILS
+			: !late	 ? FINDING_OK
+			: counts ? FINDING_WARNING
+				 : FINDING_NOTE,
+			topic, NULL, s->ms[by] < 0 ? "%s: not within %lld ms" : "%s: after %lld ms",
+			means[by].what, (long long)(s->ms[by] < 0 ? SEE_MS : s->ms[by]));
 		if (late)
 			finding_advise(one, "%s", means[by].advice);
 	}
-	finding_add(&d->findings, FINDING_OK, topic, "its clock differs by %.1f s, which counts for nothing",
+	finding_add(&d->findings, FINDING_OK, topic, NULL,
+		    "its clock differs by %.1f s, which counts for nothing",
 		    (double)s->clocks_ms / 1000);
 }
 
@@ -338,7 +340,8 @@ both_rounds(struct peer *p)
 			return rc;
 		if (mine && !parse_seen(answer, &s))
 			return -EPROTO;
-		snprintf(topic, sizeof(topic), mine ? "%.15s sees of us" : "we see of %.15s", p->host);
+		snprintf(topic, sizeof(topic), mine ? "%.15s sees of us" : "we see of %.15s",
+			 p->host);
 		tell_seen(p->d, topic, &s);
 	}
 	return 0;
@@ -413,16 +416,19 @@ races(struct peer *p, int64_t half_us)
 	if (t.good) {
 		struct finding *one = finding_add(
 			&p->d->findings, t.hands ? FINDING_OK : FINDING_NOTE, "race of two nodes",
-			"%d names: one winner each, and both agree (%d ours, %d of %s, %d times in turn)",
+			NULL,
+			"%d names: one winner each, and both agree (%d ours, %d of %s, %d times in "
+			"turn)",
 			RACES * RACE_NAMES, t.mine, RACES * RACE_NAMES - t.mine, p->host, t.hands);
 		if (!t.hands)
-			finding_advise(one, "each race was over before the other node came: it proves "
-					    "little. Once more, maybe");
+			finding_advise(one, "each race was over before the other node came: it "
+					    "proves little. Once more, maybe");
 	} else {
-		finding_advise(finding_add(&p->d->findings, FINDING_FAILS, "race of two nodes",
-					   "%d names: the winners do not add up, or the nodes read "
-					   "different texts", RACES * RACE_NAMES),
-			       "tasks would be given out twice or lost; use another file system");
+		finding_add(
+			&p->d->findings, FINDING_FAILS, "race of two nodes",
+			"tasks would be given out twice or lost; use another file system",
+			"%d names: the winners do not add up, or the nodes read different texts",
+			RACES * RACE_NAMES);
 	}
 	return 0;
 }
@@ -437,20 +443,21 @@ doctor_peer(struct doctor *d)
 		return;
 	int rc = ping(&p, &best_us);
 	if (!rc)
-		finding_add(&d->findings, FINDING_OK, "peer",
-			    "%s: a message there and back takes %.1f ms", p.host, (double)best_us / 1e3);
+		finding_add(&d->findings, FINDING_OK, "peer", NULL,
+			    "%s: a message there and back takes %.1f ms", p.host,
+			    (double)best_us / 1e3);
 	rc = rc ? rc : both_rounds(&p);
 	rc = rc ? rc : races(&p, best_us / 2);
 	/* who leaves in the middle takes away what we were looking at */
 	if (rc && rc != -EINTR && peer_heard(&p, PEER_STEP_LEFT) == 1)
 		rc = -EOWNERDEAD;
 	if (rc == -EOWNERDEAD)
-		finding_advise(finding_add(&d->findings, FINDING_FAILS, "peer",
+		finding_advise(finding_add(&d->findings, FINDING_FAILS, "peer", NULL,
 					   "%s was ended, or gives no sign of life", p.host),
 			       "start raser doctor %.200s --peer on both nodes again", d->dir);
 	else if (rc && rc != -EINTR)
-		finding_advise(finding_add(&d->findings, FINDING_FAILS, "peer", "%s: %s", p.host,
-					   strerror(-rc)),
-			       "see to it, and start raser doctor --peer on both nodes again");
+		finding_add(&d->findings, FINDING_FAILS, "peer",
+			    "see to it, and start raser doctor --peer on both nodes again",
+			    "%s: %s", p.host, strerror(-rc));
 	peer_part(&p, rc);
 }

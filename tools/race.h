@@ -13,7 +13,7 @@
 enum { RACE_NAMES = 200, RACE_THREADS = 64 };
 
 struct race {
-	int names;	/* raced for */
+	int names;	/* raced for: fewer than RACE_NAMES where that takes too long */
 	int several;	/* of them: won by more than one */
 	int none;	/* won by nobody */
 	int disagreed;	/* contenders read different texts */

@@ -44,22 +44,27 @@ judge_ends(const char *text, int64_t grace_ms, struct findings *f)
 		long wait = strtol(value, NULL, 10);
 		bool late = grace_ms >= 1000 * wait;
 		struct finding *one = finding_add(f, late ? FINDING_WARNING : FINDING_OK, "Slurm",
-						  "KillWait is %ld s, grace %lld s", wait,
+						  NULL, "KillWait is %ld s, grace %lld s", wait,
 						  (long long)(grace_ms / 1000));
 		if (late)
-			finding_advise(one, "SIGKILL comes before the last checkpoint: set grace in "
-					    "raser.ini to less than %ld", wait);
+			finding_advise(one,
+				       "SIGKILL comes before the last checkpoint: set grace in "
+				       "raser.ini to less than %ld",
+				       wait);
 	}
 	if (value_of(text, "JobRequeue", value, sizeof(value))) {
 		bool on = strtol(value, NULL, 10) != 0;
-		struct finding *one = finding_add(f, on ? FINDING_OK : FINDING_NOTE, "Slurm",
+		struct finding *one = finding_add(f, on ? FINDING_OK : FINDING_NOTE, "Slurm", NULL,
 						  "JobRequeue is %d", on);
 		if (!on)
-			finding_advise(one, "jobs are requeued only when they ask for it: sbatch --requeue");
+			finding_advise(
+				one,
+				"jobs are requeued only when they ask for it: sbatch --requeue");
 	}
 	if (value_of(text, "RequeueExit", value, sizeof(value)) && strstr(value, "99"))
-		finding_add(f, FINDING_OK, "Slurm", "RequeueExit is %.100s: a job that ends with 99 comes "
-			    "back by itself", value);
+		finding_add(f, FINDING_OK, "Slurm", NULL,
+			    "RequeueExit is %.100s: a job that ends with 99 comes back by itself",
+			    value);
 }
 
 static void
@@ -73,22 +78,24 @@ judge_preemption(const char *text, struct findings *f)
 	value_of(text, "PreemptMode", mode, sizeof(mode));
 	value_of(text, "PreemptParameters", parameters, sizeof(parameters));
 	if (!*type || !strcmp(type, "preempt/none") || !strcmp(type, "(null)")) {
-		finding_add(f, FINDING_OK, "Slurm", "jobs are not preempted");
+		finding_add(f, FINDING_OK, "Slurm", NULL, "jobs are not preempted");
 		return;
 	}
 	if (strstr(mode, "REQUEUE"))
-		finding_add(f, FINDING_OK, "Slurm", "PreemptMode is %.100s", mode);
+		finding_add(f, FINDING_OK, "Slurm", NULL, "PreemptMode is %.100s", mode);
 	else
-		finding_advise(finding_add(f, FINDING_WARNING, "Slurm", "PreemptMode is %.100s", mode),
-			       "a preempted job does not come back by itself; its tasks go to the jobs that "
-			       "are left");
+		finding_add(f, FINDING_WARNING, "Slurm",
+			    "a preempted job does not come back by itself; its tasks go to the "
+			    "jobs that are left",
+			    "PreemptMode is %.100s", mode);
 	if (strstr(parameters, "send_user_signal"))
-		finding_add(f, FINDING_OK, "Slurm", "preemption is announced by the signal of sbatch "
-			    "--signal");
+		finding_add(f, FINDING_OK, "Slurm", NULL,
+			    "preemption is announced by the signal of sbatch --signal");
 	else
-		finding_advise(finding_add(f, FINDING_NOTE, "Slurm", "preemption is not announced to batch "
-					   "scripts"),
-			       "they hear of it with KillWait left; checkpoints between keep the loss small");
+		finding_add(f, FINDING_NOTE, "Slurm",
+			    "they hear of it with KillWait left; checkpoints between keep the loss "
+			    "small",
+			    "preemption is not announced to batch scripts");
 }
 
 void
@@ -97,15 +104,16 @@ slurm_judge(const char *text, int64_t grace_ms, struct findings *f)
 	char value[128] = "";
 
 	if (value_of(text, "SLURM_VERSION", value, sizeof(value)))
-		finding_add(f, FINDING_OK, "Slurm", "version %.100s", value);
+		finding_add(f, FINDING_OK, "Slurm", NULL, "version %.100s", value);
 	judge_ends(text, grace_ms, f);
 	judge_preemption(text, f);
 	if (value_of(text, "ProctrackType", value, sizeof(value)) && !strstr(value, "cgroup"))
-		finding_advise(finding_add(f, FINDING_NOTE, "Slurm", "ProctrackType is %.100s", value),
-			       "what leaves its job's process group may outlive the job; raser-agentd ends "
-			       "its agents itself");
+		finding_add(f, FINDING_NOTE, "Slurm",
+			    "what leaves its job's process group may outlive the job; raser-agentd "
+			    "ends its agents itself",
+			    "ProctrackType is %.100s", value);
 	if (value_of(text, "MaxArraySize", value, sizeof(value)))
-		finding_add(f, FINDING_OK, "Slurm", "arrays may have %ld jobs at most",
+		finding_add(f, FINDING_OK, "Slurm", NULL, "arrays may have %ld jobs at most",
 			    strtol(value, NULL, 10) - 1);
 }
 
@@ -135,19 +143,20 @@ slurm_check(int64_t grace_ms, struct findings *f)
 	char command[64];
 
 	if (program_find("scontrol", path)) {
-		finding_add(f, FINDING_NOTE, "Slurm", "no Slurm here");
+		finding_add(f, FINDING_NOTE, "Slurm", NULL, "no Slurm here");
 		return;
 	}
 	for (size_t i = 0; i < sizeof(tools) / sizeof(tools[0]); i++)
 		if (program_find(tools[i], path))
-			finding_advise(finding_add(f, FINDING_WARNING, "Slurm", "%s is not in PATH", tools[i]),
-				       "jobs cannot be submitted or seen from this node");
+			finding_add(f, FINDING_WARNING, "Slurm",
+				    "jobs cannot be submitted or seen from this node",
+				    "%s is not in PATH", tools[i]);
 	snprintf(command, sizeof(command), "timeout %d scontrol show config 2>&1", ASK_SECONDS);
 	if (ask(command, text, sizeof(text)) != 0) {
 		text[strcspn(text, "\n")] = '\0';
-		finding_advise(finding_add(f, FINDING_WARNING, "Slurm", "scontrol show config: %.120s",
-					   *text ? text : "no answer"),
-			       "what Slurm would do with jobs is not known");
+		finding_add(f, FINDING_WARNING, "Slurm",
+			    "what Slurm would do with jobs is not known",
+			    "scontrol show config: %.120s", *text ? text : "no answer");
 		return;
 	}
 	slurm_judge(text, grace_ms, f);

@@ -23,12 +23,12 @@
 #include <unistd.h>
 
 enum {
-	TIMED = 40,	     /* calls of a kind that are timed */
-	NAMES_A_TASK = 6,    /* a claim, an end, and what an agent's attempt leaves in results/ */
+	TIMED = 40,	  /* calls of a kind that are timed */
+	NAMES_A_TASK = 7, /* a claim, an end, and what an agent's attempt leaves in results/ */
 	SAMPLES_MAX = 400000,
 	FILL_A_SECOND = 10000, /* tasks for each second of load, for all processes */
 	FILL_MAX = 100000,
-	AGENTS = 1000,	     /* what a rate is explained with */
+	AGENTS = 1000, /* what a rate is explained with */
 	SLOW_CALL_US = 50000,
 };
 
@@ -67,25 +67,24 @@ race_in(struct doctor *d, const char *scratch, const char *name, int procs, int 
 	if (d->stop)
 		return;
 	if (rc) {
-		finding_advise(finding_add(&d->findings, FINDING_FAILS, "race",
-					   "%d processes with %d threads could not race: %s", procs,
-					   threads, strerror(-rc)),
-			       "whether a name has one winner here is not known");
+		finding_add(&d->findings, FINDING_FAILS, "race",
+			    "whether a name has one winner here is not known",
+			    "%d processes with %d threads could not race: %s", procs, threads,
+			    strerror(-rc));
 		return;
 	}
 	if (r.several || r.none || r.disagreed)
-		finding_advise(finding_add(&d->findings, FINDING_FAILS, "race",
-					   "%d processes x %d threads, %d names: %d won by several, %d by "
-					   "nobody, %d read differently", procs, threads, r.names,
-					   r.several, r.none, r.disagreed),
-			       "tasks would be given out twice or lost; use another file system");
+		finding_add(&d->findings, FINDING_FAILS, "race",
+			    "tasks would be given out twice or lost; use another file system",
+			    "%d processes x %d threads, %d names: %d won by several, %d by nobody, "
+			    "%d read differently",
+			    procs, threads, r.names, r.several, r.none, r.disagreed);
 	else if (r.unanswered)
-		finding_advise(finding_add(&d->findings, FINDING_FAILS, "race",
-					   "%d processes x %d threads: %d creates refused: %s", procs,
-					   threads, r.unanswered, strerror(-r.code)),
-			       "see to it, and try again");
+		finding_add(&d->findings, FINDING_FAILS, "race", "see to it, and try again",
+			    "%d processes x %d threads: %d creates refused: %s", procs, threads,
+			    r.unanswered, strerror(-r.code));
 	else
-		finding_add(&d->findings, FINDING_OK, "race",
+		finding_add(&d->findings, FINDING_OK, "race", NULL,
 			    "%d process%s x %d threads, %d names: one winner each (%.2f s)", procs,
 			    procs > 1 ? "es" : "", threads, r.names, r.seconds);
 }
@@ -129,20 +128,21 @@ time_calls(struct doctor *d, const char *scratch)
 	if (d->stop)
 		return;
 	if (rc) {
-		finding_advise(finding_add(&d->findings, FINDING_FAILS, "time of calls", "%s",
-					   strerror(-rc)), "see to it, and try again");
+		finding_add(&d->findings, FINDING_FAILS, "time of calls",
+			    "see to it, and try again", "%s", strerror(-rc));
 		return;
 	}
 	uint32_t link = median(us[LINKED]);
 	uint32_t sync = median(us[SYNCED]);
 	uint32_t touch = median(us[TOUCHED]);
 	bool slow = link > SLOW_CALL_US || sync > SLOW_CALL_US || touch > SLOW_CALL_US;
-	struct finding *one =
-		finding_add(&d->findings, slow ? FINDING_WARNING : FINDING_OK, "time of calls",
-			    "a claim %.3f ms, a directory sync %.3f ms, a beat %.3f ms (medians)",
-			    link / 1e3, sync / 1e3, touch / 1e3);
+	struct finding *one = finding_add(
+		&d->findings, slow ? FINDING_WARNING : FINDING_OK, "time of calls", NULL,
+		"a claim %.3f ms, a directory sync %.3f ms, a beat %.3f ms (medians)", link / 1e3,
+		sync / 1e3, touch / 1e3);
 	if (slow)
-		finding_advise(one, "every claim and end waits for that; the storage is slow or busy");
+		finding_advise(one,
+			       "every claim and end waits for that; the storage is slow or busy");
 }
 
 /* ---- room ---- */
@@ -168,16 +168,17 @@ enough_names(struct doctor *d, const char *topic, const char *whose, int64_t lef
 {
 	int64_t need = d->tasks > 0 ? d->tasks * NAMES_A_TASK : 0;
 	bool few = left < need || left < 1000;
-	struct finding *one =
-		finding_add(&d->findings, few ? FINDING_WARNING : FINDING_OK, topic,
-			    "%s %" PRId64 " more files: about %" PRId64 " attempts", whose, left,
-			    left / NAMES_A_TASK);
+	struct finding *one = finding_add(&d->findings, few ? FINDING_WARNING : FINDING_OK, topic,
+					  NULL,
+					  "%s %" PRId64 " more files: about %" PRId64 " attempts",
+					  whose, left, left / NAMES_A_TASK);
 
 	if (left < need)
 		finding_advise(one,
-			       "%" PRId64 " tasks are not done yet and need about %" PRId64 ". When there "
-			       "are no more, ends wait until some are freed. Get a higher limit, or split "
-			       "the run", d->tasks, need);
+			       "%" PRId64 " tasks are not done yet and need about %" PRId64
+			       ". When there are no more, ends wait until some are freed. Get a "
+			       "higher limit, or split the run",
+			       d->tasks, need);
 	else if (few)
 		finding_advise(one, "every attempt needs about %d", (int)NAMES_A_TASK);
 }
@@ -202,22 +203,24 @@ quota(struct doctor *d, int fd)
 	}
 	if (q.dqb_valid & QIF_BLIMITS && (q.dqb_bsoftlimit || q.dqb_bhardlimit)) {
 		/* limits in blocks of 1 KiB, use in bytes */
-		double limit = 1024.0 * (double)(q.dqb_bsoftlimit ? q.dqb_bsoftlimit : q.dqb_bhardlimit);
+		double limit = 1024.0 *
+			       (double)(q.dqb_bsoftlimit ? q.dqb_bsoftlimit : q.dqb_bhardlimit);
 
 		human(limit > (double)q.dqb_curspace ? limit - (double)q.dqb_curspace : 0, left,
 		      sizeof(left));
-		finding_add(&d->findings, FINDING_OK, "quota", "your quota allows %s more", left);
+		finding_add(&d->findings, FINDING_OK, "quota", NULL, "your quota allows %s more",
+			    left);
 	}
 	if (d->storage.kind == STORAGE_LUSTRE)
-		finding_advise(finding_add(&d->findings, FINDING_NOTE, "quota", "Lustre keeps its own"),
+		finding_advise(finding_add(&d->findings, FINDING_NOTE, "quota", NULL,
+					   "Lustre keeps its own"),
 			       "lfs quota -hu $USER %.200s tells it", d->dir);
 	else if (d->storage.kind == STORAGE_GPFS)
-		finding_advise(finding_add(&d->findings, FINDING_NOTE, "quota", "GPFS keeps its own"),
-			       "mmlsquota -u $USER tells it");
+		finding_add(&d->findings, FINDING_NOTE, "quota", "mmlsquota -u $USER tells it",
+			    "GPFS keeps its own");
 	else if (d->storage.kind == STORAGE_NFS)
-		finding_advise(finding_add(&d->findings, FINDING_NOTE, "quota",
-					   "of an NFS server cannot be asked from here"),
-			       "quota -s may tell it");
+		finding_add(&d->findings, FINDING_NOTE, "quota", "quota -s may tell it",
+			    "of an NFS server cannot be asked from here");
 }
 
 static void
@@ -227,14 +230,15 @@ room(struct doctor *d)
 	char left[32];
 
 	if (statvfs(d->dir, &v) < 0) {
-		finding_add(&d->findings, FINDING_NOTE, "room", "unknown: %s", strerror(errno));
+		finding_add(&d->findings, FINDING_NOTE, "room", NULL, "unknown: %s",
+			    strerror(errno));
 		return;
 	}
 	double bytes = (double)v.f_bavail * (double)v.f_frsize;
 	human(bytes, left, sizeof(left));
 	bool few = bytes < 100e6;
 	struct finding *one = finding_add(&d->findings, few ? FINDING_WARNING : FINDING_OK, "room",
-					  "%s free", left);
+					  NULL, "%s free", left);
 	if (few)
 		finding_advise(one, "submissions, results and checkpoints lie here");
 	if (v.f_files && v.f_favail < (fsfilcnt_t)INT64_MAX)
@@ -263,9 +267,8 @@ scratch_make(struct doctor *d, char name[SELFTEST_NAME])
 	int rc = selftest_scratch(&d->disk, name);
 
 	if (rc)
-		finding_advise(finding_add(&d->findings, FINDING_FAILS, "writing",
-					   "nothing can be made here: %s", strerror(-rc)),
-			       "see to it, and try again");
+		finding_add(&d->findings, FINDING_FAILS, "writing", "see to it, and try again",
+			    "nothing can be made here: %s", strerror(-rc));
 	return rc == 0;
 }
 
@@ -285,9 +288,9 @@ doctor_trial(struct doctor *d)
 	int old = 0;
 
 	if (disk_list(&d->disk, ".", on_leftover, &old) == 0 && old)
-		finding_advise(finding_add(&d->findings, FINDING_NOTE, "leftovers",
-					   "%d directories " SELFTEST_PREFIX "* of trials", old),
-			       "none of them is used by a run; when no raser doctor runs, remove them");
+		finding_add(&d->findings, FINDING_NOTE, "leftovers",
+			    "none of them is used by a run; when no raser doctor runs, remove them",
+			    "%d directories " SELFTEST_PREFIX "* of trials", old);
 	if (scratch_make(d, scratch)) {
 		race_in(d, scratch, "one", 1, RACE_THREADS);
 		if (!d->stop)
@@ -307,7 +310,7 @@ struct bench {
 	atomic_long pairs, lost;
 	atomic_llong last; /* clock_us() of the last end in time */
 	int64_t began_us;
-	struct err err;	   /* of a worker that failed */
+	struct err err; /* of a worker that failed */
 	atomic_uint nsamples;
 	uint32_t samples[SAMPLES_MAX]; /* us from asking to the durable end */
 };
@@ -390,22 +393,25 @@ tell_load(struct doctor *d, struct bench *b, int n)
 	if (count > SAMPLES_MAX)
 		count = SAMPLES_MAX;
 	if (!count) {
-		finding_advise(finding_add(&d->findings, FINDING_WARNING, "load",
-					   "%d processes: no task was done within %.1f s", n, b->seconds),
-			       "the storage is very slow: try a longer --seconds");
+		finding_add(&d->findings, FINDING_WARNING, "load",
+			    "the storage is very slow: try a longer --seconds",
+			    "%d processes: no task was done within %.1f s", n, b->seconds);
 		return;
 	}
 	qsort(b->samples, count, sizeof(*b->samples), by_number);
 	double rate = (double)pairs * 1e6 / (double)(atomic_load(&b->last) - b->began_us);
-	double p99 = b->samples[count - 1 - count / 100] / 1e3;
+	uint32_t middle = b->samples[count / 2];
+	uint32_t worst = b->samples[count - 1 - count / 100];
+	double p99 = worst / 1e3;
 	bool slow = p99 > (double)conf_beat_ms(&d->conf);
-	finding_advise(finding_add(&d->findings, slow ? FINDING_WARNING : FINDING_OK, "load",
-				   "%d processes: %.0f durable claims and ends a second, p50 %.2f ms, p99 "
-				   "%.2f ms, %ld races lost of %ld", n, rate,
-				   b->samples[count / 2] / 1e3, p99, atomic_load(&b->lost),
+	finding_advise(finding_add(&d->findings, slow ? FINDING_WARNING : FINDING_OK, "load", NULL,
+				   "%d processes: %.0f durable claims and ends a second, p50 %.2f "
+				   "ms, p99 %.2f ms, %ld races lost of %ld",
+				   n, rate, middle / 1e3, p99, atomic_load(&b->lost),
 				   atomic_load(&b->lost) + pairs),
 		       "it keeps %d agents busy whose tasks take %.1f s or longer%s", AGENTS,
-		       AGENTS / rate, slow ? "; but one in a hundred waits longer than a beat" : "");
+		       AGENTS / rate,
+		       slow ? "; but one in a hundred waits longer than a beat" : "");
 }
 
 void
@@ -431,8 +437,8 @@ doctor_load(struct doctor *d, int n, double seconds)
 		b->err = e;
 	}
 	if (!d->stop && rc)
-		finding_advise(finding_add(&d->findings, FINDING_FAILS, "load", "%.190s", b->err.text),
-			       "see to it, and try again");
+		finding_add(&d->findings, FINDING_FAILS, "load", "see to it, and try again",
+			    "%.190s", b->err.text);
 	else if (!d->stop)
 		tell_load(d, b, n);
 	scratch_remove(d, scratch);

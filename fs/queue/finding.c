@@ -9,7 +9,8 @@
 #include <stdio.h>
 
 struct finding *
-finding_add(struct findings *f, enum finding_level level, const char *topic, const char *fmt, ...)
+finding_add(struct findings *f, enum finding_level level, const char *topic, const char *advice,
+	    const char *fmt, ...)
 {
 	va_list args;
 	/* the last place is written over when the list is full: see the head of finding.h */
@@ -19,6 +20,7 @@ finding_add(struct findings *f, enum finding_level level, const char *topic, con
 	if (level > f->worst)
 		f->worst = level;
 	snprintf(one->topic, sizeof(one->topic), "%s", topic);
+	snprintf(one->advice, sizeof(one->advice), "%s", advice ? advice : "");
 	va_start(args, fmt);
 	vsnprintf(one->found, sizeof(one->found), fmt, args);
 	va_end(args);

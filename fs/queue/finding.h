@@ -12,10 +12,10 @@
 
 enum finding_level {
 	FINDING_OK,
-	FINDING_NOTE,	 /* worth knowing; nothing to do */
-	FINDING_WARNING, /* it works, but slower or with less certainty */
+	FINDING_NOTE,	  /* worth knowing; nothing to do */
+	FINDING_WARNING,  /* it works, but slower or with less certainty */
 	FINDING_FORCIBLE, /* no run here, unless people insist (force = yes) */
-	FINDING_FAILS,	 /* no run here */
+	FINDING_FAILS,	  /* no run here */
 };
 
 enum { FINDINGS_MAX = 96 };
@@ -33,12 +33,15 @@ struct findings {
 	enum finding_level worst;
 };
 
-/* Add one, without advice. Returns it for finding_advise(); never NULL. */
+/*
+ * Add one. advice: what it means and what to do; NULL = nothing. Returns it for
+ * finding_advise(); never NULL.
+ */
 struct finding *
-finding_add(struct findings *f, enum finding_level level, const char *topic, const char *fmt, ...)
-	__attribute__((format(printf, 4, 5)));
+finding_add(struct findings *f, enum finding_level level, const char *topic, const char *advice,
+	    const char *fmt, ...) __attribute__((format(printf, 5, 6)));
 
-/* What it means and what to do. */
+/* The same advice, where it has figures in it. */
 void
 finding_advise(struct finding *one, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 

@@ -63,7 +63,7 @@ queue_make(const char *path, const struct init_options *options, struct err *err
 {
 	char uuid[UUID_TEXT];
 	char text[128];
-	struct conf conf;
+	struct conf conf = { 0 };
 	struct disk disk;
 
 	bool made = mkdir(path, 0777) == 0;
@@ -78,7 +78,8 @@ queue_make(const char *path, const struct init_options *options, struct err *err
 	}
 	rc = brought_conf(&disk, path, &conf, err);
 	if (!rc)
-		rc = selftest_admit(&disk, path, conf_beat_ms(&conf), options->force || conf.force, err);
+		rc = selftest_admit(&disk, path, conf_beat_ms(&conf), options->force || conf.force,
+				    err);
 	if (rc) {
 		disk_close(&disk);
 		if (made)

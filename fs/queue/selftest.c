@@ -53,7 +53,7 @@ is_trouble(int rc)
 static void
 fails(struct trial *t, const char *topic, const char *found, const char *advice)
 {
-	finding_advise(finding_add(t->f, FINDING_FAILS, topic, "%s", found), "%s", advice);
+	finding_add(t->f, FINDING_FAILS, topic, advice, "%s", found);
 }
 
 /* Create a link and read it back: 0, or an errno when it is not there. A lost reply is allowed
@@ -94,16 +94,19 @@ whole_text(struct trial *t, const char *name, int size)
 		fails(t, "read-back", "a new symbolic link cannot be read by who made it",
 		      "raserfs reads every claim back; here it could never tell who has a task");
 	} else if (rc) {
-		snprintf(what, sizeof(what), "no symbolic link with a name of %zu bytes can be made: %s",
-			 strlen(name), strerror(-rc));
-		fails(t, "symbolic links", what, "they are what claims are made of; use another file system");
+		snprintf(what, sizeof(what),
+			 "no symbolic link with a name of %zu bytes can be made: %s", strlen(name),
+			 strerror(-rc));
+		fails(t, "symbolic links", what,
+		      "they are what claims are made of; use another file system");
 	} else if (len != size || strcmp(found, text) != 0) {
 		snprintf(what, sizeof(what), "a link of %d bytes reads as %d%s", size, len,
 			 len == size ? " others" : "");
-		fails(t, "read-back", what, "raserfs reads every claim back; here it could never tell who has a "
-		      "task");
+		fails(t, "read-back", what,
+		      "raserfs reads every claim back; here it could never tell who has a task");
 	} else {
-		finding_add(t->f, FINDING_OK, "read-back", "a link of %d bytes reads as it was made", size);
+		finding_add(t->f, FINDING_OK, "read-back", NULL,
+			    "a link of %d bytes reads as it was made", size);
 		return true;
 	}
 	return false;
@@ -129,8 +132,8 @@ exclusive(struct trial *t)
 			return;
 		}
 		if (rc != -EEXIST)
-			snprintf(what, sizeof(what), "symlink over %s says %s, not EEXIST", over[i].what,
-				 rc ? strerror(-rc) : "that it was made");
+			snprintf(what, sizeof(what), "symlink over %s says %s, not EEXIST",
+				 over[i].what, rc ? strerror(-rc) : "that it was made");
 	}
 	path_in(t, LINK, path);
 	int len = disk_readlink(t->disk, path, found, sizeof(found));
@@ -140,14 +143,15 @@ exclusive(struct trial *t)
 		fails(t, "exclusive creation", what,
 		      "two daemons could both claim one task; use another file system");
 	else
-		finding_add(t->f, FINDING_OK, "exclusive creation",
+		finding_add(t->f, FINDING_OK, "exclusive creation", NULL,
 			    "symlink over a file, a directory and a link says EEXIST");
 	path_in(t, LINK_CAPITAL, path);
 	int rc = disk_symlink(t->disk, "capital", path);
 	if (rc == -EEXIST)
-		finding_advise(finding_add(t->f, FINDING_FAILS, "names", "capital letters do not count"),
-			       "tasks whose ids differ in nothing else would be taken for one; use another "
-			       "file system");
+		finding_add(t->f, FINDING_FAILS, "names",
+			    "tasks whose ids differ in nothing else would be taken for one; use "
+			    "another file system",
+			    "capital letters do not count");
 	else if (!rc)
 		disk_unlink(t->disk, path);
 }
@@ -163,10 +167,11 @@ file_content(struct trial *t)
 	if (is_trouble(n))
 		t->broken = n;
 	else if (n != TEXT_SHORT || memcmp(found, t->text, TEXT_SHORT) != 0)
-		fails(t, "files", "a file that was written, synced and closed does not read as it was written",
+		fails(t, "files",
+		      "a file that was written, synced and closed does not read as it was written",
 		      "results and submissions would be lost; use another file system");
 	else
-		finding_add(t->f, FINDING_OK, "files", "a new file reads as it was written");
+		finding_add(t->f, FINDING_OK, "files", NULL, "a new file reads as it was written");
 }
 
 /* A beat is a touch, in whole seconds, and is seen by a stat. */
@@ -187,15 +192,16 @@ times_move(struct trial *t)
 	if (is_trouble(rc)) {
 		t->broken = rc;
 	} else if (rc) {
-		finding_advise(finding_add(t->f, FINDING_FAILS, "times", "a file cannot be touched: %s",
-					   strerror(-rc)),
-			       "a daemon that lives could not show it; use another file system");
+		finding_add(t->f, FINDING_FAILS, "times",
+			    "a daemon that lives could not show it; use another file system",
+			    "a file cannot be touched: %s", strerror(-rc));
 	} else if (st[2].mtime_s == st[1].mtime_s || st[1].mtime_s == st[0].mtime_s) {
 		fails(t, "times", "stat shows no change of a second after a touch",
-		      "a daemon that lives would look dead to others. Mount without caches of attributes, or "
-		      "use another file system");
+		      "a daemon that lives would look dead to others. Mount without caches of "
+		      "attributes, or use another file system");
 	} else {
-		finding_add(t->f, FINDING_OK, "times", "a touch moves what stat shows by a second");
+		finding_add(t->f, FINDING_OK, "times", NULL,
+			    "a touch moves what stat shows by a second");
 	}
 }
 
@@ -209,8 +215,11 @@ on_name(void *arg, const char *name)
 {
 	struct listing *l = arg;
 
-	l->seen |= !strcmp(name, "file") ? 1U : !strcmp(name, "dir") ? 2U : !strcmp(name, LINK) ? 4U :
-		   !strcmp(name, l->t->name) ? 8U : 0;
+	l->seen |= !strcmp(name, "file")       ? 1U
+		   : !strcmp(name, "dir")      ? 2U
+		   : !strcmp(name, LINK)       ? 4U
+		   : !strcmp(name, l->t->name) ? 8U
+					       : 0;
 	return 0;
 }
 
@@ -228,13 +237,14 @@ listing(struct trial *t)
 		}
 		if (l.seen == 15) {
 			if (i)
-				finding_advise(
-					finding_add(t->f, FINDING_WARNING, "listings",
-						    "show a new name %d ms late to who made it",
-						    i * LIST_PAUSE_MS),
-					"tasks are found later, and now and then claimed in vain");
+				finding_add(
+					t->f, FINDING_WARNING, "listings",
+					"tasks are found later, and now and then claimed in vain",
+					"show a new name %d ms late to who made it",
+					i * LIST_PAUSE_MS);
 			else
-				finding_add(t->f, FINDING_OK, "listings", "show new names at once");
+				finding_add(t->f, FINDING_OK, "listings", NULL,
+					    "show new names at once");
 			return;
 		}
 		disk_pause(t->disk, LIST_PAUSE_MS);
@@ -262,9 +272,10 @@ removal(struct trial *t)
 		t->broken = rc;
 	else if (rc || gone != -ENOENT || file_gone != -ENOENT)
 		fails(t, "removal", "a name that was removed is still there for who removed it",
-		      "the claims of dead daemons could not be taken over; use another file system");
+		      "the claims of dead daemons could not be taken over; use another file "
+		      "system");
 	else
-		finding_add(t->f, FINDING_OK, "removal", "a removed name is gone at once");
+		finding_add(t->f, FINDING_OK, "removal", NULL, "a removed name is gone at once");
 }
 
 static void
@@ -273,17 +284,24 @@ directory_sync(struct trial *t)
 	int rc = disk_sync(t->disk, t->dir);
 
 	if (rc)
-		finding_advise(finding_add(t->f, FINDING_FAILS, "durability",
-					   "a directory cannot be synced: %s", strerror(-rc)),
-			       "an end could be lost after it was acknowledged");
+		finding_add(t->f, FINDING_FAILS, "durability",
+			    "an end could be lost after it was acknowledged",
+			    "a directory cannot be synced: %s", strerror(-rc));
 }
 
 int
 selftest_scratch(struct disk *disk, char name[SELFTEST_NAME])
 {
-	snprintf(name, SELFTEST_NAME, SELFTEST_PREFIX);
-	random_text(name + strlen(name), 12);
-	return disk_mkdir(disk, name);
+	char random[13];
+
+	random_text(random, 12);
+	snprintf(name, SELFTEST_NAME, SELFTEST_PREFIX "%s", random);
+	int rc = disk_mkdir(disk, name);
+	if (rc != -EACCES && rc != -EPERM)
+		return rc;
+	/* a run whose FORMAT and raser.ini are protected from those who use it */
+	snprintf(name, SELFTEST_NAME, "results/" SELFTEST_PREFIX "%s", random);
+	return disk_mkdir(disk, name) ? rc : 0;
 }
 
 static void
@@ -305,9 +323,9 @@ clean_up(struct trial *t)
 static int
 cannot_try(struct findings *f, int rc)
 {
-	finding_advise(finding_add(f, FINDING_FAILS, "writing", "nothing can be made here: %s",
-				   strerror(-rc)),
-		       "see to it, and try again; whether raserfs can be used here is not known");
+	finding_add(f, FINDING_FAILS, "writing",
+		    "see to it, and try again; whether raserfs can be used here is not known",
+		    "nothing can be made here: %s", strerror(-rc));
 	return rc;
 }
 
@@ -356,11 +374,11 @@ selftest_format(struct disk *disk, const char *path, const char *uuid, struct fi
 		disk_close(&again);
 	}
 	if (rc || strcmp(found, uuid) != 0)
-		finding_advise(finding_add(f, FINDING_FAILS, "FORMAT", "%s is not the run that was opened",
-					   path),
-			       "something else was mounted over it: try again");
+		finding_add(f, FINDING_FAILS, "FORMAT",
+			    "something else was mounted over it: try again",
+			    "%s is not the run that was opened", path);
 	else
-		finding_add(f, FINDING_OK, "FORMAT", "run %s, by path as well", uuid);
+		finding_add(f, FINDING_OK, "FORMAT", NULL, "run %s, by path as well", uuid);
 }
 
 int
@@ -379,11 +397,12 @@ selftest_admit(struct disk *disk, const char *path, int64_t beat_ms, bool forced
 		const struct finding *one = &f.all[i];
 
 		if (one->level == FINDING_FAILS || (one->level == FINDING_FORCIBLE && !forced))
-			return err_set(err, -ENOTSUP, "%s: no run here: %s: %s: %s", path, one->topic,
-				       one->found, one->advice);
+			return err_set(err, -ENOTSUP, "%s: no run here: %s: %s: %s", path,
+				       one->topic, one->found, one->advice);
 	}
 	for (size_t i = 0; i < f.n; i++)
 		if (f.all[i].level >= FINDING_WARNING)
-			log_warnx("%s: %s: %s: %s", path, f.all[i].topic, f.all[i].found, f.all[i].advice);
+			log_warnx("%s: %s: %s: %s", path, f.all[i].topic, f.all[i].found,
+				  f.all[i].advice);
 	return 0;
 }

@@ -3,9 +3,9 @@
  *
  * The quick part is a fixed number of calls in a scratch directory of its own and is run by
  * `raser init` and at every mount. What takes longer, or more than one process, is
- * `raser doctor`. A scratch directory is called selftest.<random> and lies in the run directory;
- * daemons never look at that name, and a process that is killed in the middle leaves it behind,
- * for `raser fsck`.
+ * `raser doctor`. A scratch directory is called selftest.<random> and lies in the run directory, or
+ * in results/ where that one is protected; daemons never look at that name, and a process that
+ * is killed in the middle leaves it behind.
  *
  * May block on the storage.
  */
@@ -17,11 +17,11 @@
 #define SELFTEST_PREFIX "selftest."
 
 enum {
-	SELFTEST_NAME = sizeof(SELFTEST_PREFIX) + 12,
+	SELFTEST_NAME = sizeof("results/" SELFTEST_PREFIX) + 12,
 	SELFTEST_CALLS = 30, /* the quick part makes no more on a sound file system */
 };
 
-/* Make a scratch directory and draw its name. 0 or an errno. */
+/* Make a scratch directory and draw its name, a path. 0 or an errno. */
 int
 selftest_scratch(struct disk *disk, char name[SELFTEST_NAME]);
 

@@ -25,7 +25,8 @@ enum {
 
 #define LOCAL_ONLY "only daemons on this machine can take part in a run here"
 #define UNTRIED                                                                                    \
-	"nobody has tried raserfs on it: run raser doctor --peer from two nodes before you trust it"
+	"nobody has tried raserfs on it: run raser doctor --peer from two nodes before you trust " \
+	"it"
 
 /* By type, or by type up to a '*'. The first that fits counts. */
 static const struct {
@@ -51,18 +52,19 @@ static const struct {
 	{ "nfs*", STORAGE_NFS, FINDING_OK, "NFS", "" },
 	{ "lustre", STORAGE_LUSTRE, FINDING_OK, "Lustre", "" },
 	{ "gpfs", STORAGE_GPFS, FINDING_NOTE, "GPFS",
-	  "it must keep exact times (mmlsfs FS -E says yes), or other nodes see beats minutes late" },
+	  "it must keep exact times (mmlsfs FS -E says yes), or other nodes see beats minutes "
+	  "late" },
 	{ "ceph", STORAGE_CEPH, FINDING_OK, "CephFS", "" },
 	{ "fuse.ceph*", STORAGE_CEPH, FINDING_OK, "CephFS", "" },
 	{ "beegfs*", STORAGE_BEEGFS, FINDING_FAILS, "BeeGFS",
-	  "a symbolic link is not born whole there: a node can see a claim without its text, and the "
-	  "client takes a link back when its text cannot be written. Not supported yet; use another "
-	  "file system" },
+	  "a symbolic link is not born whole there: a node can see a claim without its text, and "
+	  "the client takes a link back when its text cannot be written. Not supported yet; use "
+	  "another file system" },
 	{ "fhgfs", STORAGE_BEEGFS, FINDING_FAILS, "BeeGFS",
 	  "a symbolic link is not born whole there; not supported yet. Use another file system" },
 	{ "fuse.glusterfs", STORAGE_GLUSTER, FINDING_WARNING, "GlusterFS",
-	  "bricks must not be added, removed or rebalanced while a run is mounted: two clients may then "
-	  "both create one name" },
+	  "bricks must not be added, removed or rebalanced while a run is mounted: two clients may "
+	  "then both create one name" },
 	{ "fuse.mfs", STORAGE_MOOSEFS, FINDING_OK, "MooseFS", "" },
 	{ "moosefs", STORAGE_MOOSEFS, FINDING_OK, "MooseFS", "" },
 	{ "fuse.sshfs", STORAGE_SSHFS, FINDING_WARNING, "sshfs", UNTRIED },
@@ -78,13 +80,13 @@ static const struct {
 	{ "cifs", STORAGE_SMB, FINDING_WARNING, "an SMB share", UNTRIED },
 	{ "smb3", STORAGE_SMB, FINDING_WARNING, "an SMB share", UNTRIED },
 	{ "9p", STORAGE_VIRTUAL, FINDING_WARNING, "files of this virtual machine's host", UNTRIED },
-	{ "virtiofs", STORAGE_VIRTUAL, FINDING_WARNING, "files of this virtual machine's host", UNTRIED },
+	{ "virtiofs", STORAGE_VIRTUAL, FINDING_WARNING, "files of this virtual machine's host",
+	  UNTRIED },
 	{ "fuse*", STORAGE_FUSE, FINDING_WARNING, "a program's file system", UNTRIED },
 };
 
-static const char object_advice[] =
-	"of two clients that create one name both may succeed, so a task could be given out twice. "
-	"Use a file system";
+static const char object_advice[] = "of two clients that create one name both may succeed, so a "
+				    "task could be given out twice. Use a file system";
 
 static bool
 type_fits(const char *pattern, const char *type)
@@ -115,7 +117,8 @@ storage_option(const struct storage *s, const char *name, char *value, size_t si
 		if (n < len || strncmp(p, name, len) != 0 || (n > len && p[len] != '='))
 			continue;
 		if (value)
-			snprintf(value, size, "%.*s", n > len ? (int)(n - len - 1) : 0, p + len + 1);
+			snprintf(value, size, "%.*s", n > len ? (int)(n - len - 1) : 0,
+				 p + len + 1);
 		return true;
 	}
 	return false;
@@ -126,8 +129,8 @@ seconds_option(const struct storage *s, const char *name, int64_t otherwise)
 {
 	char value[32];
 
-	return storage_option(s, name, value, sizeof(value)) && *value ? strtoll(value, NULL, 10) :
-									 otherwise;
+	return storage_option(s, name, value, sizeof(value)) && *value ? strtoll(value, NULL, 10)
+								       : otherwise;
 }
 
 /* How long a node may see what was. Measured where it could be, else as documented. */
@@ -138,7 +141,7 @@ find_lags(struct storage *s, bool forced_stat)
 
 	switch (s->kind) {
 	case STORAGE_NFS:
-		/* statx(2) with AT_STATX_FORCE_SYNC asks the server; what older kernels have does not */
+		/* statx(2) with AT_STATX_FORCE_SYNC asks the server; older calls do not */
 		if (!forced_stat && !noac)
 			s->times_ms = 1000 * seconds_option(s, "acregmax", NFS_ACREGMAX_S);
 		/* opening a directory asks the server, too, but not with this option */
@@ -149,20 +152,15 @@ find_lags(struct storage *s, bool forced_stat)
 		s->times_ms = FUSE_CACHE_MS; /* inside the client, past any flag of statx(2) */
 		break;
 	case STORAGE_FUSE:
-	case STORAGE_OBJECT:
-		s->times_ms = s->names_ms = FUSE_CACHE_MS;
-		break;
-	case STORAGE_SSHFS:
-		s->times_ms = s->names_ms = SSHFS_CACHE_MS;
-		break;
+	case STORAGE_OBJECT: s->times_ms = s->names_ms = FUSE_CACHE_MS; break;
+	case STORAGE_SSHFS: s->times_ms = s->names_ms = SSHFS_CACHE_MS; break;
 	case STORAGE_SMB:
 		s->times_ms = 1000 * seconds_option(s, "acregmax",
 						    seconds_option(s, "actimeo", SMB_CACHE_S));
 		s->names_ms = 1000 * seconds_option(s, "acdirmax",
 						    seconds_option(s, "actimeo", SMB_CACHE_S));
 		break;
-	default:
-		break;
+	default: break;
 	}
 }
 
@@ -213,20 +211,17 @@ judge_kind(const struct storage *s, struct findings *f)
 	int i = type_find(s->type);
 
 	if (!s->type[0]) {
-		finding_advise(finding_add(f, FINDING_WARNING, "file system",
-					   "unknown: /proc/self/mountinfo does not show it"),
-			       UNTRIED);
+		finding_add(f, FINDING_WARNING, "file system", UNTRIED,
+			    "unknown: /proc/self/mountinfo does not show it");
 	} else if (s->kind == STORAGE_MOOSEFS) {
-		finding_add(f, FINDING_OK, "file system", "%s: MooseFS", s->type);
+		finding_add(f, FINDING_OK, "file system", NULL, "%s: MooseFS", s->type);
 	} else if (i < 0) {
-		finding_advise(finding_add(f, FINDING_WARNING, "file system", "%s: not known", s->type),
-			       UNTRIED);
+		finding_add(f, FINDING_WARNING, "file system", UNTRIED, "%s: not known", s->type);
 	} else {
 		const char *advice = types[i].advice ? types[i].advice : object_advice;
 
-		finding_advise(finding_add(f, types[i].level, "file system", "%s: %s", s->type,
-					   types[i].name),
-			       "%s", advice);
+		finding_add(f, types[i].level, "file system", advice, "%s: %s", s->type,
+			    types[i].name);
 	}
 }
 
@@ -239,28 +234,31 @@ judge_nfs(const struct storage *s, struct findings *f)
 		static const char *const bad[] = { "softerr", "soft" };
 
 		if (storage_option(s, bad[i], NULL, 0))
-			finding_advise(
-				finding_add(f, FINDING_FORCIBLE, "mount options", "%s", bad[i]),
-				"a slow server turns into errors, and every raserfs here would give up its "
-				"claims and results with them. Mount it hard, or insist with force = yes in "
-				"raser.ini");
+			finding_add(f, FINDING_FORCIBLE, "mount options",
+				    "a slow server turns into errors, and every raserfs here would "
+				    "give up its claims and results with them. Mount it hard, or "
+				    "insist with force = yes in raser.ini",
+				    "%s", bad[i]);
 	}
 	storage_option(s, "vers", vers, sizeof(vers));
 	if (!strncmp(vers, "3", 1) || !strncmp(vers, "2", 1) || !strcmp(vers, "4.0"))
-		finding_advise(finding_add(f, FINDING_NOTE, "mount options", "vers=%s", vers),
-			       "it works; from vers=4.1 on the server knows repeated requests again, which "
-			       "saves some");
+		finding_add(f, FINDING_NOTE, "mount options",
+			    "it works; from vers=4.1 on the server knows repeated requests again, "
+			    "which saves some",
+			    "vers=%s", vers);
 	else
-		finding_add(f, FINDING_OK, "mount options", "vers=%s, hard", *vers ? vers : "?");
+		finding_add(f, FINDING_OK, "mount options", NULL, "vers=%s, hard",
+			    *vers ? vers : "?");
 	if (storage_option(s, "nolock", NULL, 0))
-		finding_add(f, FINDING_OK, "mount options", "nolock: no lock is ever used here");
+		finding_add(f, FINDING_OK, "mount options", NULL,
+			    "nolock: no lock is ever used here");
 	if (storage_option(s, "noac", NULL, 0))
-		finding_advise(finding_add(f, FINDING_NOTE, "mount options", "noac"),
-			       "raserfs does not need it, and every look costs a round trip");
+		finding_add(f, FINDING_NOTE, "mount options",
+			    "raserfs does not need it, and every look costs a round trip", "noac");
 	if (s->names_ms)
-		finding_advise(finding_add(f, FINDING_WARNING, "mount options", "nocto"),
-			       "listings may be %lld s old: new tasks and ends of others are seen so "
-			       "much later. Mount without nocto",
+		finding_advise(finding_add(f, FINDING_WARNING, "mount options", NULL, "nocto"),
+			       "listings may be %lld s old: new tasks and ends of others are seen "
+			       "so much later. Mount without nocto",
 			       (long long)(s->names_ms / 1000));
 }
 
@@ -271,29 +269,31 @@ storage_judge(const struct storage *s, int64_t beat_ms, struct findings *f)
 
 	judge_kind(s, f);
 	if (storage_option(s, "ro", NULL, 0))
-		finding_advise(finding_add(f, FINDING_FAILS, "mount options", "ro: mounted read-only"),
-			       "a run must be written to by every node");
+		finding_add(f, FINDING_FAILS, "mount options",
+			    "a run must be written to by every node", "ro: mounted read-only");
 	if (s->kind == STORAGE_NFS)
 		judge_nfs(s, f);
-	if (s->kind == STORAGE_SMB && (storage_option(s, "mfsymlinks", NULL, 0) ||
-				       storage_option(s, "sfu", NULL, 0)))
-		finding_advise(finding_add(f, FINDING_FAILS, "mount options",
-					   "symbolic links are made of files"),
-			       "such a link is not born whole: a node can see a claim without its text. Use "
-			       "another file system");
+	if (s->kind == STORAGE_SMB &&
+	    (storage_option(s, "mfsymlinks", NULL, 0) || storage_option(s, "sfu", NULL, 0)))
+		finding_add(f, FINDING_FAILS, "mount options",
+			    "such a link is not born whole: a node can see a claim without its "
+			    "text. Use another file system",
+			    "symbolic links are made of files");
 	if (s->kind == STORAGE_VIRTUAL && storage_option(s, "cache", value, sizeof(value)) &&
 	    (!strcmp(value, "loose") || !strcmp(value, "fscache")))
-		finding_advise(finding_add(f, FINDING_FAILS, "mount options", "cache=%s", value),
-			       "what others do is not seen at all. Mount with cache=none");
+		finding_add(f, FINDING_FAILS, "mount options",
+			    "what others do is not seen at all. Mount with cache=none", "cache=%s",
+			    value);
 	if (s->times_ms >= beat_ms)
-		finding_advise(finding_add(f, FINDING_WARNING, "attribute cache",
-					   "times may be %.1f s old, and daemons beat every %.1f s",
-					   (double)s->times_ms / 1000, (double)beat_ms / 1000),
-			       "dead daemons are found %.1f s later than steal_after, so that no living one "
-			       "is taken for dead; a longer steal_after makes that small",
-			       (double)s->times_ms / 1000);
+		finding_advise(
+			finding_add(f, FINDING_WARNING, "attribute cache", NULL,
+				    "times may be %.1f s old, and daemons beat every %.1f s",
+				    (double)s->times_ms / 1000, (double)beat_ms / 1000),
+			"dead daemons are found %.1f s later than steal_after, so that no living "
+			"one is taken for dead; a longer steal_after makes that small",
+			(double)s->times_ms / 1000);
 	else if (s->times_ms)
-		finding_advise(finding_add(f, FINDING_NOTE, "attribute cache",
-					   "times may be %.1f s old", (double)s->times_ms / 1000),
-			       "dead daemons are found so much later than steal_after");
+		finding_add(f, FINDING_NOTE, "attribute cache",
+			    "dead daemons are found so much later than steal_after",
+			    "times may be %.1f s old", (double)s->times_ms / 1000);
 }

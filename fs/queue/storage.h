@@ -24,7 +24,7 @@ enum storage_kind {
 	STORAGE_GLUSTER,
 	STORAGE_MOOSEFS,
 	STORAGE_SSHFS,
-	STORAGE_OBJECT,	 /* a bucket mounted as files */
+	STORAGE_OBJECT, /* a bucket mounted as files */
 	STORAGE_SMB,
 	STORAGE_VIRTUAL, /* 9p, virtiofs: the host's files in a virtual machine */
 	STORAGE_FUSE,	 /* some other program */
@@ -32,7 +32,7 @@ enum storage_kind {
 
 struct storage {
 	enum storage_kind kind;
-	char type[48];	   /* as the kernel names it: "nfs4", "fuse.glusterfs" */
+	char type[48];	    /* as the kernel names it: "nfs4", "fuse.glusterfs" */
 	char options[1024]; /* of the mount and of the file system, with commas between */
 	/* for so long may a node see old times (of a forced statx(2)), or old listings, in ms */
 	int64_t times_ms, names_ms;

@@ -64,9 +64,22 @@ echo "nonsense" >>"$RUN/raser.ini"
 is "$(doctor "$RUN") $(found '^FAILS raser.ini: ')" "2 1" "a raser.ini that is wrong fails"
 cp "$S/ini" "$RUN/raser.ini"
 
+if [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null; then
+	mkdir -m 1777 "$S/shared"
+	user=(setpriv --reuid 65534 --regid 65534 --clear-groups)
+	"${user[@]}" "$raser" init "$S/shared/run" >/dev/null
+	chmod a-w "$S/shared/run"
+	"${user[@]}" "$raser" doctor "$S/shared/run" >"$S/table" # that user may have no /dev/fuse
+	like "$(cat "$S/table")" "ok +exclusive creation .*ok +race .*ok +time of calls" \
+		"a user may try a run whose FORMAT and raser.ini are protected"
+	is "$(left "$S/shared/run/results")" 0 "and leaves nothing there"
+else
+	skip 2 "needs root and setpriv"
+fi
+
 # ---- wrong use ----
 
-doctor_says() { "$raser" doctor "$@" 2>&1 >/dev/null; echo $?; }
+doctor_says() { "$raser" doctor "$@" 2>&1; echo $?; }
 like "$(doctor_says)" "usage: raser doctor .*2$" "no directory"
 like "$(doctor_says "$S/plain" --load 0)" "usage: .*2$" "no processes"
 like "$(doctor_says "$S/plain" --seconds x)" "usage: .*2$" "no seconds"
@@ -129,7 +142,7 @@ fi
 "$raser" doctor "$S/plain" --load 4 --seconds 30 >"$S/load" 2>&1 &
 extra_pids+=($!)
 working() { compgen -G "$S/plain/selftest.*/run/chain/*/*" >/dev/null; }
-ok "a load is under way" wait_until 20 working
+ok "a load is under way" wait_until 60 working
 kill -TERM $!
 wait $!
 is "$? $(left "$S/plain")" "130 0" "ended by a signal it removes what it has made"

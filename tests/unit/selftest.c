@@ -20,14 +20,31 @@ static const struct disk_ops *real;
 static struct disk_ops bad;
 
 static enum defect {
-	NONE, REPLACES, SAYS_MADE, CUTS, CUTS_LONG, DIFFERS, NO_LINKS, NO_READ_BACK, LOST_REPLY,
-	BLIND_CASE, BAD_FILE, NO_TOUCH, OLD_TIMES, LATE_LIST, NO_LIST, GHOST_LINK, NO_SYNC, NO_MKDIR,
-	NO_CREATE, FULL,
+	NONE,
+	REPLACES,
+	SAYS_MADE,
+	CUTS,
+	CUTS_LONG,
+	DIFFERS,
+	NO_LINKS,
+	NO_READ_BACK,
+	LOST_REPLY,
+	BLIND_CASE,
+	BAD_FILE,
+	NO_TOUCH,
+	OLD_TIMES,
+	LATE_LIST,
+	NO_LIST,
+	GHOST_LINK,
+	NO_SYNC,
+	NO_MKDIR,
+	NO_CREATE,
+	FULL,
 } defect;
-static int lists;      /* so far */
-static int replies;    /* of symlink, so far */
+static int lists;	 /* so far */
+static int replies;	 /* of symlink, so far */
 static const char *line; /* of mountinfo; NULL = the real one */
-static int64_t offset; /* of the clock */
+static int64_t offset;	 /* of the clock */
 
 static int
 bad_symlink(void *ctx, const char *text, const char *path)
@@ -209,7 +226,8 @@ sound(void)
 	new_dir(path, "sound");
 	d = open_disk(path);
 	int64_t begin = disk_now(&d);
-	ok(!selftest_quick(&d, &f) && f.worst == FINDING_OK && f.n == 7, "a sound file system is ok");
+	ok(!selftest_quick(&d, &f) && f.worst == FINDING_OK && f.n == 7,
+	   "a sound file system is ok");
 	int64_t ms = disk_now(&d) - begin;
 	for (int i = 0; i < DISK_CALLS; i++)
 		calls += d.calls[i];
@@ -226,8 +244,7 @@ static const struct {
 	enum finding_level worst;
 	const char *topic, *found;
 } defects[] = {
-	{ REPLACES, 0, FINDING_FAILS, "exclusive creation",
-	  "symlink over a link replaces it" },
+	{ REPLACES, 0, FINDING_FAILS, "exclusive creation", "symlink over a link replaces it" },
 	{ SAYS_MADE, 0, FINDING_FAILS, "exclusive creation",
 	  "symlink over a file says that it was made, not EEXIST" },
 	{ CUTS, 0, FINDING_FAILS, "read-back", "a link of 59 bytes reads as 40" },
@@ -252,7 +269,8 @@ static const struct {
 	  "a directory cannot be synced: Operation not supported" },
 	{ NO_MKDIR, -EROFS, FINDING_FAILS, "writing",
 	  "nothing can be made here: Read-only file system" },
-	{ NO_CREATE, -EDQUOT, FINDING_FAILS, "writing", "nothing can be made here: Disk quota exceeded" },
+	{ NO_CREATE, -EDQUOT, FINDING_FAILS, "writing",
+	  "nothing can be made here: Disk quota exceeded" },
 	{ FULL, -ENOSPC, FINDING_FAILS, "writing",
 	  "nothing can be made here: No space left on device" },
 };
@@ -275,8 +293,13 @@ defective(void)
 		int rc = selftest_quick(&d, &f);
 		const struct finding *one = findings_worst(&f);
 
-		ok(rc == defects[i].rc && one && one->level == defects[i].worst &&
-			   !strcmp(one->topic, defects[i].topic) && !strcmp(one->found, defects[i].found),
+		if (!one) {
+			ok(false, "defect %zu: nothing is found", i);
+			continue;
+		}
+		ok(rc == defects[i].rc && one->level == defects[i].worst &&
+			   !strcmp(one->topic, defects[i].topic) &&
+			   !strcmp(one->found, defects[i].found),
 		   "%s: %s: %s", finding_word(one->level), one->topic, one->found);
 		ok(!*one->advice == (one->level == FINDING_OK), "and what to do: %s", one->advice);
 		real->list(d.ctx, ".", count_name, &left);
@@ -304,13 +327,13 @@ static const struct {
 	{ M "xfs /dev/vda rw,attr2", 0, STORAGE_LOCAL, FINDING_NOTE, 0, 0, "xfs: a local disk" },
 	{ M "tmpfs tmpfs rw,size=5k", 0, STORAGE_MEMORY, FINDING_NOTE, 0, 0,
 	  "tmpfs: memory of this machine" },
-	{ "22 1 0:20 / / rw,relatime - overlay overlay rw,lowerdir=/a:/b,upperdir=/c", 0, STORAGE_OVERLAY,
-	  FINDING_NOTE, 0, 0, "overlay: a layer of a container" },
+	{ "22 1 0:20 / / rw,relatime - overlay overlay rw,lowerdir=/a:/b,upperdir=/c", 0,
+	  STORAGE_OVERLAY, FINDING_NOTE, 0, 0, "overlay: a layer of a container" },
 	{ NFS4 SURE, 0, STORAGE_NFS, FINDING_OK, 0, 0, "nfs4: NFS" },
 	{ NFS4 SURE, 1, STORAGE_NFS, FINDING_WARNING, 60000, 0,
 	  "times may be 60.0 s old, and daemons beat every 30.0 s" },
-	{ NFS4 SURE ",acregmin=1,acregmax=1,acdirmin=1,acdirmax=1", 1, STORAGE_NFS, FINDING_NOTE, 1000, 0,
-	  "times may be 1.0 s old" },
+	{ NFS4 SURE ",acregmin=1,acregmax=1,acdirmin=1,acdirmax=1", 1, STORAGE_NFS, FINDING_NOTE,
+	  1000, 0, "times may be 1.0 s old" },
 	{ NFS4 SURE ",noac", 1, STORAGE_NFS, FINDING_NOTE, 0, 0, "noac" },
 	{ NFS4 SURE ",nocto,acdirmax=45", 0, STORAGE_NFS, FINDING_WARNING, 0, 45000, "nocto" },
 	{ NFS4 SURE ",lookupcache=none,sync", 0, STORAGE_NFS, FINDING_OK, 0, 0, "nfs4: NFS" },
@@ -319,22 +342,26 @@ static const struct {
 	{ M "nfs srv:/x rw,vers=3,hard,nolock,local_lock=all", 0, STORAGE_NFS, FINDING_NOTE, 0, 0,
 	  "vers=3" },
 	{ M "nfs4 srv:/x rw,vers=4.0," SURE, 0, STORAGE_NFS, FINDING_NOTE, 0, 0, "vers=4.0" },
-	{ "36 35 98:0 / /mnt ro,noatime - nfs4 srv:/x rw,vers=4.2," SURE, 0, STORAGE_NFS, FINDING_FAILS, 0,
-	  0, "ro: mounted read-only" },
+	{ "36 35 98:0 / /mnt ro,noatime - nfs4 srv:/x rw,vers=4.2," SURE, 0, STORAGE_NFS,
+	  FINDING_FAILS, 0, 0, "ro: mounted read-only" },
 	{ M "lustre 10.0.0.1@tcp:/x rw,flock,lazystatfs", 0, STORAGE_LUSTRE, FINDING_OK, 0, 0,
 	  "lustre: Lustre" },
-	{ M "lustre 10.0.0.1@tcp:/x rw,localflock", 0, STORAGE_LUSTRE, FINDING_OK, 0, 0, "lustre: Lustre" },
-	{ M "lustre 10.0.0.1@tcp:/x rw,noflock", 0, STORAGE_LUSTRE, FINDING_OK, 0, 0, "lustre: Lustre" },
+	{ M "lustre 10.0.0.1@tcp:/x rw,localflock", 0, STORAGE_LUSTRE, FINDING_OK, 0, 0,
+	  "lustre: Lustre" },
+	{ M "lustre 10.0.0.1@tcp:/x rw,noflock", 0, STORAGE_LUSTRE, FINDING_OK, 0, 0,
+	  "lustre: Lustre" },
 	{ M "gpfs fs1 rw,relatime", 0, STORAGE_GPFS, FINDING_NOTE, 0, 0, "gpfs: GPFS" },
 	{ M "ceph 10.0.0.1:/ rw,acl", 0, STORAGE_CEPH, FINDING_OK, 0, 0, "ceph: CephFS" },
-	{ M "fuse.ceph-fuse ceph-fuse rw", 0, STORAGE_CEPH, FINDING_OK, 0, 0, "fuse.ceph-fuse: CephFS" },
+	{ M "fuse.ceph-fuse ceph-fuse rw", 0, STORAGE_CEPH, FINDING_OK, 0, 0,
+	  "fuse.ceph-fuse: CephFS" },
 	{ M "beegfs beegfs_nodev rw,cfgFile=/etc/x", 0, STORAGE_BEEGFS, FINDING_FAILS, 0, 0,
 	  "beegfs: BeeGFS" },
 	{ M "fuse.glusterfs h:/v rw,user_id=0", 0, STORAGE_GLUSTER, FINDING_WARNING, 1000, 0,
 	  "fuse.glusterfs: GlusterFS" },
 	{ M "fuse.mfs h:9421 rw", 0, STORAGE_MOOSEFS, FINDING_OK, 0, 0, "fuse.mfs: MooseFS" },
 	{ M "fuse mfs#h:9421 rw,user_id=0", 0, STORAGE_MOOSEFS, FINDING_OK, 0, 0, "fuse: MooseFS" },
-	{ M "fuse.sshfs u@h:/x rw", 0, STORAGE_SSHFS, FINDING_WARNING, 20000, 20000, "fuse.sshfs: sshfs" },
+	{ M "fuse.sshfs u@h:/x rw", 0, STORAGE_SSHFS, FINDING_WARNING, 20000, 20000,
+	  "fuse.sshfs: sshfs" },
 	{ M "fuse.s3fs s3fs rw", 0, STORAGE_OBJECT, FINDING_FAILS, 1000, 1000,
 	  "fuse.s3fs: an object store" },
 	{ M "fuse.gcsfuse b rw", 0, STORAGE_OBJECT, FINDING_FAILS, 1000, 1000,
@@ -349,7 +376,8 @@ static const struct {
 	  "cifs: an SMB share" },
 	{ M "cifs //h/x rw,mfsymlinks", 0, STORAGE_SMB, FINDING_FAILS, 1000, 1000,
 	  "symbolic links are made of files" },
-	{ M "9p share rw,cache=loose,trans=virtio", 0, STORAGE_VIRTUAL, FINDING_FAILS, 0, 0, "cache=loose" },
+	{ M "9p share rw,cache=loose,trans=virtio", 0, STORAGE_VIRTUAL, FINDING_FAILS, 0, 0,
+	  "cache=loose" },
 	{ M "virtiofs share rw", 0, STORAGE_VIRTUAL, FINDING_WARNING, 0, 0,
 	  "virtiofs: files of this virtual machine's host" },
 	{ M "newfs x rw", 0, STORAGE_UNKNOWN, FINDING_WARNING, 0, 0, "newfs: not known" },
@@ -372,8 +400,8 @@ kinds(void)
 		ok(s.kind == mounts[i].kind && s.times_ms == mounts[i].times_ms &&
 			   s.names_ms == mounts[i].names_ms && f.worst == mounts[i].worst &&
 			   !strcmp(one->found, mounts[i].found),
-		   "%s: %s, %s, times %lld ms, names %lld ms", s.type, finding_word(f.worst), one->found,
-		   (long long)s.times_ms, (long long)s.names_ms);
+		   "%s: %s, %s, times %lld ms, names %lld ms", s.type, finding_word(f.worst),
+		   one->found, (long long)s.times_ms, (long long)s.names_ms);
 	}
 }
 
@@ -420,11 +448,13 @@ admission(void)
 	if (q)
 		queue_close(q, now_read());
 	q = join(path, soft, &e);
-	ok(!q && strstr(e.text, ": no run here: mount options: soft: a slow server turns into errors"),
+	ok(!q && strstr(e.text,
+			": no run here: mount options: soft: a slow server turns into errors"),
 	   "a soft mount is refused: %s", e.text);
 	defect = SAYS_MADE;
 	q = join(path, NULL, &e);
-	ok(!q && strstr(e.text, "no run here: exclusive creation: symlink over a file says that it was made"),
+	ok(!q && strstr(e.text, "no run here: exclusive creation: symlink over a file says that it "
+				"was made"),
 	   "and so is what fails the test: %s", e.text);
 	defect = NONE;
 
@@ -496,31 +526,30 @@ windows(void)
 	int64_t local = silence("local", M "ext4 /dev/vda rw");
 	int64_t slow = silence("slow", M "fuse.glusterfs h:/v rw");
 
-	ok(local >= 400 && local <= 900, "a silent daemon is found after %lld ms", (long long)local);
+	ok(local >= 400 && local <= 900, "a silent daemon is found after %lld ms",
+	   (long long)local);
 	ok(slow >= local + 800 && slow <= local + 1200,
 	   "where times may be a second old, after %lld ms", (long long)slow);
 }
 
 /* ---- Slurm ---- */
 
-static const char slurm[] =
-	"Configuration data as of 2026-11-30T20:00:00\n"
-	"JobRequeue              = 1\n"
-	"KillWait                = 30 sec\n"
-	"MaxArraySize            = 1001\n"
-	"PreemptMode             = REQUEUE\n"
-	"PreemptParameters       = send_user_signal\n"
-	"PreemptType             = preempt/partition_prio\n"
-	"ProctrackType           = proctrack/cgroup\n"
-	"RequeueExit             = 99\n"
-	"SLURM_VERSION           = 22.05.8\n";
-static const char strict[] =
-	"JobRequeue              = 0\n"
-	"KillWait                = 20 sec\n"
-	"PreemptMode             = CANCEL\n"
-	"PreemptParameters       = (null)\n"
-	"PreemptType             = preempt/qos\n"
-	"ProctrackType           = proctrack/linuxproc\n";
+static const char slurm[] = "Configuration data as of 2026-11-30T20:00:00\n"
+			    "JobRequeue              = 1\n"
+			    "KillWait                = 30 sec\n"
+			    "MaxArraySize            = 1001\n"
+			    "PreemptMode             = REQUEUE\n"
+			    "PreemptParameters       = send_user_signal\n"
+			    "PreemptType             = preempt/partition_prio\n"
+			    "ProctrackType           = proctrack/cgroup\n"
+			    "RequeueExit             = 99\n"
+			    "SLURM_VERSION           = 22.05.8\n";
+static const char strict[] = "JobRequeue              = 0\n"
+			     "KillWait                = 20 sec\n"
+			     "PreemptMode             = CANCEL\n"
+			     "PreemptParameters       = (null)\n"
+			     "PreemptType             = preempt/qos\n"
+			     "ProctrackType           = proctrack/linuxproc\n";
 
 static bool
 has(const struct findings *f, enum finding_level level, const char *found)
@@ -538,11 +567,13 @@ clusters(void)
 	struct findings hard = { 0 };
 
 	slurm_judge(slurm, 25000, &good);
-	ok(good.worst == FINDING_OK && good.n == 7 && has(&good, FINDING_OK, "KillWait is 30 s, grace 25 s") &&
+	ok(good.worst == FINDING_OK && good.n == 7 &&
+		   has(&good, FINDING_OK, "KillWait is 30 s, grace 25 s") &&
 		   has(&good, FINDING_OK, "arrays may have 1000 jobs at most"),
 	   "a friendly Slurm");
 	slurm_judge(strict, 25000, &hard);
-	ok(has(&hard, FINDING_WARNING, "KillWait is 20 s, grace 25 s"), "SIGKILL before the end of grace");
+	ok(has(&hard, FINDING_WARNING, "KillWait is 20 s, grace 25 s"),
+	   "SIGKILL before the end of grace");
 	ok(has(&hard, FINDING_WARNING, "PreemptMode is CANCEL"), "jobs that do not come back");
 	ok(has(&hard, FINDING_NOTE, "JobRequeue is 0") &&
 		   has(&hard, FINDING_NOTE, "preemption is not announced to batch scripts") &&
@@ -556,9 +587,10 @@ many(void)
 	struct findings f = { 0 };
 
 	for (int i = 0; i < FINDINGS_MAX + 5; i++)
-		finding_add(&f, FINDING_OK, "x", "%d", i);
-	finding_add(&f, FINDING_FAILS, "last", "worst");
-	ok(f.n == FINDINGS_MAX && f.worst == FINDING_FAILS && !strcmp(findings_worst(&f)->topic, "last"),
+		finding_add(&f, FINDING_OK, "x", NULL, "%d", i);
+	finding_add(&f, FINDING_FAILS, "last", NULL, "worst");
+	ok(f.n == FINDINGS_MAX && f.worst == FINDING_FAILS &&
+		   !strcmp(findings_worst(&f)->topic, "last"),
 	   "a list that is full keeps its worst");
 }
 
