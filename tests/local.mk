@@ -72,6 +72,7 @@ mount_tests = \
 	tests/mount/1600-remount.t \
 	tests/mount/1650-plugins.t \
 	tests/mount/1700-chaos.t \
+	tests/mount/2100-seal.t \
 	# end of mount tests
 
 # shell tests of the plugins, which need no mount

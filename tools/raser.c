@@ -30,6 +30,8 @@ static const struct verb {
 	{ "cancel", verb_cancel, "RUN TASK...|--all", "cancel pending or claimed tasks" },
 	{ "export", verb_export, "RUN [--attempts | --steps]",
 	  "print the records of all attempts, or the steps of the accepted ones" },
+	{ "seal", verb_seal, "RUN [--bay NAME]...",
+	  "pack what is finished of a run that nobody works on into few files" },
 	{ "evict", verb_evict, "RUN OWNER...", "declare a daemon dead: its claims are lost" },
 	{ "checkpoint", verb_checkpoint,
 	  "ls RUN [TASK] | verify RUN [TASK...] | extract RUN TASK DIR [--name NAME|--attempt K]",
@@ -110,9 +112,9 @@ target_find(const char *path, struct target *t)
 }
 
 struct queue *
-target_queue(const struct target *t)
+target_queue(const struct target *t, bool change)
 {
-	const struct queue_options o = { .join = false };
+	const struct queue_options o = { .join = change, .as = OWNER_HAND };
 	struct err err = { 0 };
 	struct queue *q = queue_open(t->run, &o, now_read(), &err);
 
