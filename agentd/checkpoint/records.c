@@ -413,7 +413,7 @@ records_pack(const char *run, const char *name, const char *const *names, size_t
 	char dir[PATH_MAX];
 	char tmp[PATH_MAX + 300];
 	char file[PATH_MAX + 300];
-	struct stat st;
+	struct stat st = { 0 };
 	int rc = 0;
 
 	*result = (struct records_result){ 0 };

@@ -54,6 +54,12 @@ by_name(const void *a, const void *b)
 	return strcmp(((const struct row *)a)->task.name, ((const struct row *)b)->task.name);
 }
 
+static int
+name_and_row(const void *name, const void *row)
+{
+	return strcmp(name, ((const struct row *)row)->task.name);
+}
+
 void
 rows_sort(struct bay_rows *rows)
 {
@@ -63,11 +69,11 @@ rows_sort(struct bay_rows *rows)
 struct row *
 row_find(const struct bay_rows *rows, const char *name, size_t len)
 {
-	struct row key;
+	char key[NAME_LIMIT + 1];
 
-	memcpy(key.task.name, name, len);
-	key.task.name[len] = '\0';
-	return bsearch(&key, rows->rows, (size_t)rows->n, sizeof(*rows->rows), by_name);
+	memcpy(key, name, len);
+	key[len] = '\0';
+	return bsearch(key, rows->rows, (size_t)rows->n, sizeof(*rows->rows), name_and_row);
 }
 
 void
