@@ -83,6 +83,7 @@ mount_tests = \
 	tests/mount/1700-chaos.t \
 	tests/mount/1900-chaos-tool.t \
 	tests/mount/2000-doctor.t \
+	tests/mount/2100-seal.t \
 	# end of mount tests
 
 # shell tests of the plugins, which need no mount

@@ -32,6 +32,8 @@ static const struct verb {
 	  "print the records of all attempts, or the steps of the accepted ones" },
 	{ "doctor", verb_doctor, "DIR [--load N [--seconds S]] [--peer] [--json]",
 	  "try out whether this node and this directory will do for raserfs" },
+	{ "seal", verb_seal, "RUN [--bay NAME]...",
+	  "pack what is finished of a run that nobody works on into few files" },
 	{ "evict", verb_evict, "RUN OWNER...", "declare a daemon dead: its claims are lost" },
 	{ "audit", verb_audit,
 	  "RUN [--complete] [--settled] [--undisturbed] [--timed[=SECONDS]]\n"
@@ -129,9 +131,9 @@ target_find(const char *path, struct target *t)
 }
 
 struct queue *
-target_queue(const struct target *t)
+target_queue(const struct target *t, bool change)
 {
-	const struct queue_options o = { .join = false };
+	const struct queue_options o = { .join = change, .as = OWNER_HAND };
 	struct err err = { 0 };
 	struct queue *q = queue_open(t->run, &o, now_read(), &err);
 

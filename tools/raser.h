@@ -37,6 +37,8 @@ verb_audit(int argc, char **argv);
 int
 verb_chaos(int argc, char **argv);
 int
+verb_seal(int argc, char **argv);
+int
 verb_checkpoint(int argc, char **argv);
 
 /* Everywhere in raser RUN is a run directory or a mount of one. */
@@ -55,9 +57,10 @@ target_find(const char *path, struct target *t);
 bool
 task_name(const char *word, char name[NAME_LIMIT + 1]);
 
-/* The library on the target's run directory, without an owner; NULL after a message. */
+/* The library on the target's run directory; NULL after a message. To change tasks it needs a beat,
+ * so that nobody seals the run meanwhile. */
 struct queue *
-target_queue(const struct target *t);
+target_queue(const struct target *t, bool change);
 
 /* Submit the JSON that a descriptor gives, all or nothing; field: instead of "id", NULL = none.
  * Prints what became of it; returns an exit status. */

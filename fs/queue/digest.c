@@ -170,11 +170,8 @@ digest_read(struct queue *q, const struct place *p)
 	}
 	/* all of it or nothing: it says that every task of the bay is over */
 	good = good && !*line;
-	for (int i = 0; good && i < rows.n; i++) {
-		pthread_mutex_lock(&q->lock);
-		changed += apply_fold(q, rows.rows[i].task.serial, folds[i].attempt, true, &folds[i]);
-		pthread_mutex_unlock(&q->lock);
-	}
+	if (good)
+		changed = apply_over(q, &rows, folds);
 	pthread_mutex_lock(&q->lock);
 	p->entry->bays[p->bay].digest = true;
 	pthread_mutex_unlock(&q->lock);

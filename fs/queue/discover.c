@@ -104,6 +104,25 @@ apply_fold(struct queue *q, int64_t serial, unsigned link, bool is_end, const st
 	return true;
 }
 
+int64_t
+apply_over(struct queue *q, const struct bay_rows *rows, const struct fold *folds)
+{
+	enum { AT_ONCE = 64 }; /* nobody waits for the lock for long */
+	int64_t changed = 0;
+
+	for (int i = 0; i < rows->n;) {
+		pthread_mutex_lock(&q->lock);
+		index_begin(q->index);
+		for (int end = i + AT_ONCE; i < end && i < rows->n; i++)
+			if (folds[i].attempt)
+				changed += apply_fold(q, rows->rows[i].task.serial, folds[i].attempt,
+						      true, &folds[i]);
+		index_commit(q->index);
+		pthread_mutex_unlock(&q->lock);
+	}
+	return changed;
+}
+
 void
 apply_found(struct queue *q, int64_t serial, unsigned attempt, const char *text)
 {

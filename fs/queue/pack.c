@@ -77,7 +77,7 @@ read_whole(struct disk *disk, const char *path, char **text)
 int
 pack_read(struct disk *disk, const char *path, const char *head, char **lines)
 {
-	char *text;
+	char *text = NULL;
 	char sum[SUM_LINE + 1];
 	size_t hlen = strlen(head);
 	int64_t n = read_whole(disk, path, &text);
@@ -106,7 +106,7 @@ pack_read(struct disk *disk, const char *path, const char *head, char **lines)
 int
 pack_compare(struct disk *disk, const char *path, const char *text, size_t len)
 {
-	char *got;
+	char *got = NULL;
 	int64_t n = read_whole(disk, path, &got);
 
 	if (n < 0)

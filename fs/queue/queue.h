@@ -9,6 +9,7 @@
 #ifndef RASER_QUEUE_H
 #define RASER_QUEUE_H
 
+#include <signal.h>
 #include <stdio.h>
 
 #include "index.h"
@@ -311,6 +312,8 @@ struct seal_watcher {
 	/* Waiting goes on, for ms_left at least; why is a sentence. May be NULL. */
 	void (*waits)(void *arg, int64_t ms_left, const char *why);
 	void *arg;
+	/* Once it is not 0, everything ends with -EINTR as soon as may be. May be NULL. */
+	const volatile sig_atomic_t *stop;
 };
 
 /*
@@ -335,16 +338,20 @@ struct seal_bay {
 	int64_t links; /* removed */
 };
 
+/* Which bay has number i, from 0 up, over all batches. 0, or -ERANGE behind the last one. [memory] */
+int
+queue_seal_bay(struct queue *q, int64_t i, struct seal_bay *out);
+
 /*
- * Seal the bay with number i, from 0 up, after queue_seal_wait(). 0, -ERANGE behind the last one,
- * -EOWNERDEAD when our beat is gone, or what the storage said, and err the file; then nothing of
- * what links and seals say was lost, and the same may be called again.
+ * Seal the bay with number i, after queue_seal_wait(). 0, -ERANGE, -EOWNERDEAD when our beat is
+ * gone, -EINTR, or what the storage said, and err the file; then nothing of what links and seals
+ * say was lost, and the same may be called again.
  */
 int
 queue_seal(struct queue *q, int64_t i, const struct seal_watcher *w, struct seal_bay *out,
 	   struct err *err);
 
-/* Beat, if it is time to. 0 or -EOWNERDEAD: somebody else may go on now. */
+/* Beat, if it is time to. 0; -EOWNERDEAD: somebody else may go on now; or -EINTR. */
 int
 queue_seal_beat(struct queue *q, const struct seal_watcher *w);
 

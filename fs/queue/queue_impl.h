@@ -275,6 +275,20 @@ task_progress(const struct task *t);
 /* Take over what a fold says, unless more is known already. [under lock] */
 bool
 apply_fold(struct queue *q, int64_t serial, unsigned link, bool is_end, const struct fold *f);
+/* The tasks of a bay in their order, and the highest links seen of each. */
+struct row {
+	struct task task;
+	unsigned claim, end; /* highest attempt with such a link */
+	bool sealed;	     /* end is what a seal says */
+};
+struct bay_rows {
+	struct row *rows;
+	int n;
+};
+/* Take over of many tasks that they were over (folds[i] for rows[i]; attempt 0: nothing is said), as
+ * apply_fold() does. How many changed. Not under lock. */
+int64_t
+apply_over(struct queue *q, const struct bay_rows *rows, const struct fold *folds);
 /* Pending tasks that a claim of ours lost to: apply the text that stands there. [under lock] */
 void
 apply_found(struct queue *q, int64_t serial, unsigned attempt, const char *text);
@@ -288,17 +302,7 @@ load_batches(struct queue *q, struct now now, struct err *err);
 
 /* ---- bay.c, not under lock ---- */
 
-/* The tasks of a bay in their order, and the highest links seen of each. The caller frees rows. */
-struct row {
-	struct task task;
-	unsigned claim, end; /* highest attempt with such a link */
-	bool sealed;	     /* end is what a seal says */
-};
-struct bay_rows {
-	struct row *rows;
-	int n;
-};
-/* 0 or -ENOMEM. */
+/* 0, and rows that the caller frees; or -ENOMEM. */
 int
 bay_rows(struct queue *q, const struct place *p, struct bay_rows *rows);
 /* Read a bay, by its digest at first and by listing it, and take over what is there. Returns how

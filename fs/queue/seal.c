@@ -54,6 +54,12 @@ by_name(const void *a, const void *b)
 	return strcmp(((const struct row *)a)->task.name, ((const struct row *)b)->task.name);
 }
 
+static int
+name_and_row(const void *name, const void *row)
+{
+	return strcmp(name, ((const struct row *)row)->task.name);
+}
+
 void
 rows_sort(struct bay_rows *rows)
 {
@@ -63,11 +69,11 @@ rows_sort(struct bay_rows *rows)
 struct row *
 row_find(const struct bay_rows *rows, const char *name, size_t len)
 {
-	struct row key;
+	char key[NAME_LIMIT + 1];
 
-	memcpy(key.task.name, name, len);
-	key.task.name[len] = '\0';
-	return bsearch(&key, rows->rows, (size_t)rows->n, sizeof(*rows->rows), by_name);
+	memcpy(key, name, len);
+	key[len] = '\0';
+	return bsearch(key, rows->rows, (size_t)rows->n, sizeof(*rows->rows), name_and_row);
 }
 
 void
@@ -177,14 +183,17 @@ seal_take(struct queue *q, const struct place *p, const struct seal_numbers *num
 	struct bay *b = &p->entry->bays[p->bay];
 	struct sealed *sealed = calloc(BAY_TASKS, sizeof(*sealed));
 	struct sealed *table = calloc(BAY_TASKS, sizeof(*table));
+	struct fold *folds = calloc(BAY_TASKS, sizeof(*folds));
 	unsigned number;
 	int64_t changed = 0;
 
-	int rc = sealed && table ? seal_read(q, p, numbers, rows, sealed, &number, NULL, NULL) :
-				   -ENOMEM;
+	int rc = sealed && table && folds ?
+			 seal_read(q, p, numbers, rows, sealed, &number, NULL, NULL) :
+			 -ENOMEM;
 	if (rc) {
 		free(sealed);
 		free(table);
+		free(folds);
 		return rc;
 	}
 	int64_t first = p->entry->batch.base + (int64_t)p->bay * BAY_TASKS;
@@ -196,17 +205,12 @@ seal_take(struct queue *q, const struct place *p, const struct seal_numbers *num
 	b->seal = number;
 	pthread_mutex_unlock(&q->lock);
 	free(old);
-	for (int i = 0; i < rows->n; i++) {
-		struct fold f;
-
-		if (!sealed[i].attempt)
-			continue;
-		fold_sealed(&sealed[i], &f);
-		pthread_mutex_lock(&q->lock);
-		changed += apply_fold(q, rows->rows[i].task.serial, f.attempt, true, &f);
-		pthread_mutex_unlock(&q->lock);
-	}
+	for (int i = 0; i < rows->n; i++)
+		if (sealed[i].attempt)
+			fold_sealed(&sealed[i], &folds[i]);
+	changed = apply_over(q, rows, folds);
 	free(sealed);
+	free(folds);
 	return changed;
 }
 

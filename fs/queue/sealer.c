@@ -102,6 +102,8 @@ queue_seal_beat(struct queue *q, const struct seal_watcher *w)
 {
 	struct now now = w->now(w->arg);
 
+	if (w->stop && *w->stop)
+		return -EINTR;
 	if (now.boot_ms - q->last_beat < conf_beat_ms(&q->conf))
 		return 0;
 	/* one that cannot be touched is tried again; others judge us by it */
@@ -147,8 +149,9 @@ nobody_lives(struct queue *q, const struct seal_watcher *w, struct err *err)
 	char why[300];
 
 	for (;;) {
-		if (queue_seal_beat(q, w))
-			return -EOWNERDEAD;
+		int rc = queue_seal_beat(q, w);
+		if (rc)
+			return rc;
 		struct now now = w->now(w->arg);
 		int64_t due = queue_watch(q, now);
 		struct now after = w->now(w->arg);
@@ -326,8 +329,9 @@ read_bay(struct sealing *s, const struct seal_watcher *w, struct err *err)
 		if (rc)
 			return file_failed(err, rc, path);
 		clean_text(l->text);
-		if (queue_seal_beat(s->q, w))
-			return -EOWNERDEAD;
+		rc = queue_seal_beat(s->q, w);
+		if (rc)
+			return rc;
 	}
 	return 0;
 }
@@ -426,8 +430,9 @@ remove_links(struct sealing *s, const struct seal_watcher *w, int64_t *removed, 
 		for (size_t i = 0; !rc && i < s->n; i++) {
 			if (!s->links[i].stands || s->links[i].kind != kinds[k])
 				continue;
-			if (queue_seal_beat(s->q, w))
-				return -EOWNERDEAD;
+			rc = queue_seal_beat(s->q, w);
+			if (rc)
+				break;
 			place_link(s, &s->links[i], path);
 			rc = remove_file(s, path, err);
 			++*removed;
@@ -484,8 +489,9 @@ seal_bay(struct sealing *s, const struct seal_watcher *w, struct seal_bay *out, 
 		return 0;
 	}
 	/* the last chance to see that we stood still, and others have begun */
-	if (queue_seal_beat(s->q, w))
-		return -EOWNERDEAD;
+	rc = queue_seal_beat(s->q, w);
+	if (rc)
+		return rc;
 	if (news) {
 		unsigned number = s->numbers.count ? s->numbers.n[0] + 1 : 1;
 
@@ -518,20 +524,32 @@ find_bay(struct queue *q, int64_t i, struct place *p)
 }
 
 int
+queue_seal_bay(struct queue *q, int64_t i, struct seal_bay *out)
+{
+	struct place p;
+
+	if (!find_bay(q, i, &p))
+		return -ERANGE;
+	*out = (struct seal_bay){ .random = p.entry->batch.random, .bay = p.bay,
+				  .first = p.entry->batch.base + (int64_t)p.bay * BAY_TASKS };
+	out->tasks = p.entry->batch.base + p.entry->batch.lines - out->first;
+	if (out->tasks > BAY_TASKS)
+		out->tasks = BAY_TASKS;
+	return 0;
+}
+
+int
 queue_seal(struct queue *q, int64_t i, const struct seal_watcher *w, struct seal_bay *out,
 	   struct err *err)
 {
 	struct sealing s = { .q = q };
+	int rc = queue_seal_bay(q, i, out);
 
-	if (!find_bay(q, i, &s.p))
-		return -ERANGE;
-	*out = (struct seal_bay){ .random = s.p.entry->batch.random, .bay = s.p.bay,
-				  .first = s.p.entry->batch.base + (int64_t)s.p.bay * BAY_TASKS };
-	out->tasks = s.p.entry->batch.base + s.p.entry->batch.lines - out->first;
-	if (out->tasks > BAY_TASKS)
-		out->tasks = BAY_TASKS;
+	if (rc)
+		return rc;
+	find_bay(q, i, &s.p);
 	s.sealed = calloc(BAY_TASKS, sizeof(*s.sealed));
-	int rc = s.sealed ? bay_rows(q, &s.p, &s.rows) : -ENOMEM;
+	rc = s.sealed ? bay_rows(q, &s.p, &s.rows) : -ENOMEM;
 	if (rc)
 		err_set(err, rc, "out of memory");
 	if (!rc) {

@@ -587,8 +587,10 @@ announcing(void)
 	run_new(path, "announcing", 8, "t");
 	snprintf(ini, sizeof(ini), "%s/raser.ini", path);
 	run_load(ini, &text, &len);
-	char *at = strstr(text, "steal_after = 180");
-	memcpy(at, "steal_after = 0.6", 17);
+	static const char value[] = "0.6";
+	char *at = strstr(text, "steal_after = 180") + strlen("steal_after = ");
+	for (size_t i = 0; i < strlen(value); i++)
+		at[i] = value[i];
 	run_store(ini, text, len);
 	free(text);
 	make_history(path);
