@@ -300,7 +300,7 @@ int
 verb_chaos(int argc, char **argv)
 {
 	static struct chaos c = { .for_ms = 60000, .every_ms = 500, .wait_ms = -1,
-				  .ballast.limit = 4LL << 30, .ballast.floor = 1LL << 30 };
+				  .ballast.limit = 1LL << 30, .ballast.floor = 1LL << 30 };
 	struct inspection in = { 0 };
 	const char *history = NULL;
 	const char *run = NULL;

@@ -231,6 +231,7 @@ fill(struct chaos *c)
 	snprintf(s, sizeof(s), "          %lld MiB, %s", (long long)(c->ballast.size >> 20),
 		 full ? "and it refuses more" : "and it is not full: that is as much as may be");
 	announce(c, full ? "full" : "other", c->ballast.path, s);
+	c->no_fill = !full; /* it would be no different the next time */
 	return full;
 }
 
