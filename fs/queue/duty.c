@@ -105,8 +105,13 @@ be_reborn(struct queue *q, struct now now)
 	if (leaving)
 		return -ESHUTDOWN;
 	int rc = node_join(&fresh, &q->disk, now.wall_s);
-	if (rc)
+	if (rc) {
+		/* who cannot say that it lives does not know whether the others can */
+		pthread_mutex_lock(&q->lock);
+		q->beat_troubled = true;
+		pthread_mutex_unlock(&q->lock);
 		return rc;
+	}
 	pthread_mutex_lock(&q->lock);
 	q->node = fresh;
 	q->joined = true;
