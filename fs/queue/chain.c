@@ -6,6 +6,7 @@
 #include "chain.h"
 
 #include "history.h"
+#include "mutant.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -230,6 +231,8 @@ create_and_read(struct disk *disk, const char *path, const char *text, char foun
 
 		unknown |= made && made != -EEXIST && !is_clean_failure(made);
 
+		if (MUTANT(READ_BACK) && (!made || made == -EEXIST))
+			return !made;
 		if (!seen)
 			return strcmp(found, text) == 0;
 		if (seen == -ENOENT && is_clean_failure(made) && !unknown)
@@ -370,6 +373,10 @@ chain_fold(struct disk *disk, const char *bay, const char *name, unsigned attemp
 		return 0;
 	}
 	fold->state = TASK_CLAIMED;
+	if (MUTANT(PREDECESSOR)) {
+		fold->state = TASK_PENDING;
+		fold->attempt++;
+	}
 	return counts_below(disk, bay, name, attempt, base, &fold->counts);
 }
 

@@ -6,6 +6,7 @@
 #include "node.h"
 
 #include "history.h"
+#include "mutant.h"
 #include "names.h"
 
 #include <ctype.h>
@@ -54,6 +55,8 @@ owner_draw(char owner[OWNER_TEXT])
 		owner[n++] = 'n';
 	owner[n++] = '.';
 	random_text(owner + n, 12);
+	if (MUTANT(FRESH_OWNER))
+		memset(owner + n, 'a', 12);
 }
 
 static void
@@ -127,6 +130,8 @@ node_join(struct node *node, struct disk *disk, int64_t wall)
 	node_text(node);
 	node_path(path, node->owner);
 	int rc = disk_create(disk, path, node->text, strlen(node->text));
+	if (MUTANT(FRESH_OWNER) && rc == -EEXIST)
+		rc = 0;
 	if (!rc)
 		rc = disk_touch(disk, path, node->second);
 	if (!rc)
@@ -144,6 +149,8 @@ node_beat(struct node *node, int64_t wall)
 	int64_t next = wall > node->second ? wall : node->second + 1;
 	int64_t since = node->disk->history ? disk_now(node->disk) : 0;
 	int rc = disk_touch(node->disk, path, next);
+	if (MUTANT(BEAT_ONCE) && rc == -ENOENT)
+		rc = disk_create(node->disk, path, node->text, strlen(node->text));
 	if (!rc)
 		node->second = next;
 	history_say(node->disk, "beat\t%s\t%lld\t%d", node->owner, (long long)since, rc);
@@ -406,7 +413,7 @@ look(struct watch *w, struct watched *o)
 	}
 	/* the last look under a second old, or a frozen observer would judge by an old one */
 	if (o->looks >= LOOKS_MIN && start - o->since >= w->window_ms && format_holds(w) &&
-	    disk_now(w->disk) - start < MISSING_MS) {
+	    (MUTANT(LAST_LOOK) || disk_now(w->disk) - start < MISSING_MS)) {
 		history_say(w->disk, "verdict\t%s\tsilent", o->owner);
 		rc = disk_unlink(w->disk, path);
 		history_say(w->disk, "unlink\t%s\t%d", o->owner, rc);
