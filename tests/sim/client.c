@@ -326,6 +326,12 @@ arrive(void *arg)
 		sched_at(sim_now + travel(), answer, c);
 }
 
+void
+client_flush(void)
+{
+	sched_hasten(arrive);
+}
+
 static int
 dead(struct proc *p)
 {

@@ -134,6 +134,26 @@ sched_at(int64_t at, coro_fn *fn, void *arg)
 	push((struct event){ .at = at < sim_now ? sim_now : at, .fn = fn, .arg = arg });
 }
 
+void
+sched_hasten(coro_fn *fn)
+{
+	struct event *old = s.heap;
+	size_t n = s.n;
+
+	s.heap = NULL;
+	s.n = s.cap = 0;
+	for (size_t i = 0; i < n; i++) {
+		if (old[i].fn == fn && old[i].at > sim_now)
+			old[i].at = sim_now;
+		uint64_t order = s.order;
+
+		s.order = old[i].order - 1; /* as they were sent */
+		push(old[i]);
+		s.order = order;
+	}
+	free(old);
+}
+
 static void
 entry(void)
 {

@@ -50,6 +50,10 @@ sched_stop(void);
 void
 sched_at(int64_t at, coro_fn *fn, void *arg);
 
+/* Whatever is to be called so comes now instead. */
+void
+sched_hasten(coro_fn *fn);
+
 /* proc may be NULL (the world's own). */
 struct coro *
 sched_spawn(struct proc *proc, struct gate *gate, const char *name, coro_fn *fn, void *arg);

@@ -216,23 +216,31 @@ seems_final(void)
 }
 
 static void
-watch_world(void *arg)
+until_final(void)
 {
 	char open[NAME_LIMIT + 64] = "";
-
-	(void)arg;
-	while (!world.calm)
-		sched_sleep(world.horizon > sim_now ? world.horizon - sim_now : SECOND);
 	int64_t until = sim_now + patience();
+
 	sched_sleep(world.beat_ms * 1000);
 	while ((!seems_final() || !rules_all_final(open, sizeof(open))) && sim_now < until)
 		sched_sleep(POLL_BEATS * world.beat_ms * 1000);
 	if (sim_now >= until && !rules_all_final(open, sizeof(open)))
 		broken("%.0f s after the faults stopped %s", (double)patience() / SECOND, open);
+}
+
+static void
+watch_world(void *arg)
+{
+	(void)arg;
+	while (!world.calm)
+		sched_sleep(world.horizon > sim_now ? world.horizon - sim_now : SECOND);
+	until_final();
+	/* what was sent long ago arrives at last; a reopening may have been among it */
+	trace("all is final; what is under way arrives");
+	client_flush();
+	sched_sleep(WAKE_BEATS * world.beat_ms * 1000); /* time to bury the dead */
+	until_final();
 	trace("all is final");
-	/* time to bury the dead, and for what was sent long ago to arrive */
-	sched_sleep(WAKE_BEATS * world.beat_ms * 1000);
-	/* what was sent and is still under way arrives after everything has ended */
 	world.over = true;
 	for (int i = 0; i < world.nprocs; i++)
 		proc_leave(world.procs[i]);
