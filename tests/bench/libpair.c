@@ -1,6 +1,6 @@
 /* libpair.c - the library straight on a run directory: every process is a daemon without a mount.
  *
- *   libpair --dir D [--procs P] [--tasks N] [--seconds T]
+ *   libpair --dir D [--procs P] [--tasks N] [--seconds T] [--run RUN]
  *
  * A pair is queue_next() and queue_end(..., END_DONE): a claim and a durable end, with its
  * read-backs and its directory sync. Each process is an owner with a beat of its own and learns
@@ -91,16 +91,20 @@ work(struct crew *c, void *arg)
 int
 main(int argc, char **argv)
 {
+	const char *shared = NULL;
+	const struct crew_option more[] = { { "run", &shared }, { NULL, NULL } };
 	struct crew c;
 	char run[4200];
 	struct err e = { 0 };
 
 	log_init("libpair", LOG_WARN);
-	crew_init(&c, argc, argv, NULL);
-	snprintf(run, sizeof(run), "%s/run", c.dir);
-	if (queue_init(run, "", &e))
-		errx(1, "%s", e.text);
-	fill(run, c.tasks);
+	crew_init(&c, argc, argv, more);
+	snprintf(run, sizeof(run), "%.4000s%s", shared ? shared : c.dir, shared ? "" : "/run");
+	if (!shared) {
+		if (queue_init(run, "", &e))
+			errx(1, "%s", e.text);
+		fill(run, c.tasks);
+	}
 	if (crew_run(&c, work, run))
 		return 1;
 	crew_report(&c);

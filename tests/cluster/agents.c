@@ -10,7 +10,7 @@
  * is started again. A mount that is gone is waited for, a claim that was taken away is given up.
  * They end when the tier is drained and LOG.end is there.
  *
- * LOG gets a line for each answer, "T@k took", "T@k done", or "T@k ERROR" for a refused end; an end
+ * LOG gets a line for each answer, "T@k took MS" (how long it waited for the task), "T@k done", or "T@k ERROR" for a refused end; an end
  * whose answer is unknown (EIO, or the mount died) is "T@k unknown". The last line is the sum.
  */
 #include <config.h>
@@ -48,6 +48,15 @@ static void
 nap(int ms)
 {
 	poll(NULL, 0, ms);
+}
+
+static double
+now_ms(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
 }
 
 static int
@@ -161,8 +170,15 @@ live(struct agent *a)
 	int fd;
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	while ((fd = take(a, name)) >= 0) {
-		say(a, name, "took");
+	for (;;) {
+		double from = now_ms();
+		char took[64];
+
+		fd = take(a, name);
+		if (fd < 0)
+			break;
+		snprintf(took, sizeof(took), "took %.1f", now_ms() - from);
+		say(a, name, took);
 		if (work(a, name)) {
 			if (one_in(a, MORTAL)) {
 				say(a, name, "died");

@@ -45,7 +45,7 @@ shared_run() {
 	run=$name
 	new_run steal_after=$steal_after max_failures=0 max_losses=999 retry_delay=0.1 low.failures=all \
 		low.memory=0 medium.memory=0 high.memory=0 "$@" &&
-		cp "$RUN/raser.ini" "$logs/" &&
+		mv "$RUN/raser.ini" "$logs/" && rm -rf "$RUN" &&
 		node 1 "\$TOOLS/raser init \$SHARED/$run && cat \$LOGS/raser.ini >\$SHARED/$run/raser.ini" >/dev/null
 }
 
