@@ -32,6 +32,7 @@ check-deep: programs tests/cluster/xstate.so
 EXTRA_DIST += \
 	$(cluster_tests) \
 	$(deep_tests) \
+	tests/bench/cluster \
 	tests/cluster/README \
 	tests/cluster/faults.sh \
 	tests/cluster/gluster \
@@ -41,5 +42,6 @@ EXTRA_DIST += \
 	tests/cluster/nfs \
 	tests/cluster/nfs.sh \
 	tests/cluster/rig.sh \
+	tests/cluster/times.sh \
 	tests/cluster/xstate.c \
 	# end of cluster files
