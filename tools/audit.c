@@ -6,7 +6,6 @@
 #include "inspect.h"
 
 #include <getopt.h>
-#include <stdlib.h>
 
 enum { OPT_COMPLETE = 256, OPT_SETTLED, OPT_UNDISTURBED, OPT_TIMED, OPT_SLACK, OPT_TAP };
 
@@ -19,16 +18,6 @@ static const struct option options[] = {
 	{ "tap", no_argument, NULL, OPT_TAP },
 	{ 0 },
 };
-
-/* Seconds as a decimal number, in ms; -1 for anything else. */
-static int64_t
-seconds(const char *s)
-{
-	char *end;
-	double v = strtod(s, &end);
-
-	return *end || end == s || !(v >= 0 && v < 1e6) ? -1 : (int64_t)(v * 1000);
-}
 
 int
 verb_audit(int argc, char **argv)
@@ -51,10 +40,10 @@ verb_audit(int argc, char **argv)
 			break;
 		case OPT_TIMED:
 			in.options.timed = true;
-			in.options.claim_ms = optarg ? seconds(optarg) : 0;
+			in.options.claim_ms = optarg ? parse_seconds(optarg) : 0;
 			break;
 		case OPT_SLACK:
-			in.options.slack_ms = seconds(optarg);
+			in.options.slack_ms = parse_seconds(optarg);
 			break;
 		case OPT_TAP:
 			in.tap = true;

@@ -25,7 +25,7 @@
  *       steal_after in the agent's touches; before a revoked one a hand. Undisturbed, a task has
  *       one claim for each time that its own agent ended it.
  *   I10 The attempts of a task that one daemon granted only ever rise.
- *   I11 Once settled, no beat of a dead owner is left, and no claim without an end.
+ *   I11 Once settled, no claim without an end is left, nor, where a daemon lives, a dead one's beat.
  *   I12 (timed) A task whose holder's daemon was killed is claimed again within steal_after and
  *       two beats, and the create of a claim takes no longer while another daemon is stopped.
  *

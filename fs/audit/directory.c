@@ -208,52 +208,92 @@ check_state(struct audit *a, const struct task *t)
 
 /* ---- I8: results ---- */
 
+/* The folder that results/name names, itself or by a link. */
+static void
+result_folder(struct audit *a, const char *name, char folder[DISK_PATH])
+{
+	char path[DISK_PATH];
+
+	snprintf(path, sizeof(path), "results/%.400s", name);
+	if (disk_readlink(a->disk, path, folder, DISK_PATH) < 0)
+		snprintf(folder, DISK_PATH, "%.400s", name);
+}
+
 static void
 check_result(struct audit *a, const struct task *t)
 {
+	char folder[DISK_PATH];
+	char accepted[DISK_PATH];
 	char path[DISK_PATH];
-	char text[512];
-	char want[NAME_LIMIT + 64];
 	const struct link *l;
 	struct disk_stat st;
 
 	if (t->state != TASK_DONE)
 		return;
-	snprintf(path, sizeof(path), "results/%s", t->name);
-	if (disk_readlink(a->disk, path, text, sizeof(text)) < 0)
+	result_folder(a, t->name, folder);
+	if (!strcmp(folder, t->name))
 		return; /* an agent without raser-agentd publishes none */
 	size_t n = audit_links(a, t->name, &l);
 	if (!n || l[n - 1].kind != LINK_END || !l[n - 1].parses)
 		return;
 	const struct link *end = &l[n - 1];
-	snprintf(want, sizeof(want), "%s@%u.%s", t->name, end->attempt, owner_random(end->end.owner));
-	if (strcmp(text, want) != 0)
-		audit_say(a, 8, "task %s@%u: accepted from %s, but %s points to %s", t->name,
-			  end->attempt, end->end.owner, path, text);
-	snprintf(path, sizeof(path), "results/%.400s", text);
+	snprintf(path, sizeof(path), "%s@%u.%s", t->name, end->attempt, owner_random(end->end.owner));
+	/* an agent that was kept over several attempts has one folder: the later names are links to it */
+	result_folder(a, path, accepted);
+	if (strcmp(folder, accepted) != 0)
+		audit_say(a, 8, "task %s@%u: accepted from %s, but results/%s points to %s", t->name,
+			  end->attempt, end->end.owner, t->name, folder);
+	snprintf(path, sizeof(path), "results/%.400s", folder);
 	if (disk_stat(a->disk, path, &st))
 		audit_say(a, 8, "task %s@%u: results/%s points to %s, which is not there", t->name,
-			  end->attempt, t->name, path);
+			  end->attempt, t->name, folder);
 }
 
 /* ---- I11: at rest ---- */
 
+/* By what is told of a daemon, it is dead; a beat of which nothing is told may be anybody's. */
+static bool
+is_dead(const struct audit *a, const char *name)
+{
+	const struct owner *o = audit_owner(a, name);
+
+	if (o && (o->over || a->lives[o->life].stopped))
+		return true;
+	for (size_t i = 0; i < a->nnotes; i++)
+		if (a->notes[i].kind == NOTE_FAULT && !strcmp(a->notes[i].what, "kill") &&
+		    !strcmp(a->notes[i].whom, name))
+			return true;
+	return false;
+}
+
+struct rest {
+	struct audit *a;
+	int dead, living;
+	char names[16][OWNER_TEXT]; /* of dead ones, the first of them */
+};
+
 static int
 on_node(void *arg, const char *name)
 {
-	struct audit *a = arg;
-	const struct owner *o = audit_owner(a, name);
+	struct rest *r = arg;
 
-	if (!o)
-		return 0;
-	bool dead = o->over || a->lives[o->life].stopped;
-	for (size_t i = 0; i < a->nnotes && !dead; i++)
-		dead = a->notes[i].kind == NOTE_FAULT && !strcmp(a->notes[i].what, "kill") &&
-		       !strcmp(a->notes[i].whom, name);
-	if (dead)
-		audit_say(a, 11, "nodes/%s is still there, though that daemon is dead (%s)", name,
-			  audit_where(a, o->life, a->lives[o->life].lines));
+	if (!is_dead(r->a, name))
+		r->living++;
+	else if (r->dead < 16)
+		snprintf(r->names[r->dead++], OWNER_TEXT, "%s", name);
 	return 0;
+}
+
+/* Where nobody lives, nobody can have cleared up. */
+static void
+check_beats(struct audit *a)
+{
+	struct rest r = { .a = a };
+
+	disk_list(a->disk, "nodes", on_node, &r);
+	for (int i = 0; r.living && i < r.dead; i++)
+		audit_say(a, 11, "nodes/%s is still there, though that daemon is dead and others live",
+			  r.names[i]);
 }
 
 void
@@ -267,5 +307,5 @@ audit_directory(struct audit *a)
 		check_result(a, &a->tasks[i]);
 	}
 	if (a->o->settled)
-		disk_list(a->disk, "nodes", on_node, a);
+		check_beats(a);
 }

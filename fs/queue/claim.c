@@ -100,6 +100,7 @@ queue_claim(struct queue *q, int64_t serial, unsigned attempt, int tier,
 
 	place_bay(&p, bay);
 	rc = claim_cas(q, bay, t.name, attempt, text, found);
+	bool sealed = rc == 1 && seal_overrules(q, &p, serial, attempt);
 
 	pthread_mutex_lock(&q->lock);
 	struct lease *l = lease_find(q, serial, attempt);
@@ -109,7 +110,7 @@ queue_claim(struct queue *q, int64_t serial, unsigned attempt, int tier,
 		       row.attempt == attempt;
 	bool orphan = !current || !q->joined || strcmp(c.owner, q->node.owner) != 0;
 	p.entry->bays[p.bay].exists |= rc >= 0;
-	if (rc == 1) {
+	if (rc == 1 && !sealed) {
 		lease_hold(q, l);
 		l->seq = c.seq;
 		l->since_boot = l->touched_boot = l->looked_boot = now.boot_ms;
@@ -141,6 +142,11 @@ queue_claim(struct queue *q, int64_t serial, unsigned attempt, int tier,
 	}
 	pthread_cond_broadcast(&q->settled);
 	pthread_mutex_unlock(&q->lock);
+	if (sealed) {
+		/* the name was removed because the task is over */
+		bay_merge(q, p.entry, p.bay, now);
+		return -EBUSY;
+	}
 	if (rc == 1 && orphan) {
 		/* the verdict fell while the create was on its way: ended, never granted */
 		settle(q, serial, attempt, END_FREED, WHY_RESTART, NULL, now);

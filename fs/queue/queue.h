@@ -23,14 +23,25 @@ struct now {
 };
 
 struct queue_options {
-	bool join;	 /* make an owner with a beat: needed to claim */
+	bool join;	 /* make an owner with a beat: needed to claim, and to change tasks */
+	enum owner_kind as; /* which; waits while somebody seals the run, unless it is a sealer */
+	bool admit;	 /* try the storage first, and refuse what raser doctor fails */
 	const char *tmp; /* node-local directory for submissions; NULL = $TMPDIR or /tmp */
 };
 
 /* ---- the run directory ---- */
 
+struct init_options {
+	const char *plugin; /* for conf_template(); NULL = "" */
+	bool force;	    /* the same, and make it on storage that needs it */
+};
+
 /* Make a run directory at path (which may exist, empty), with a raser.ini unless there is one.
- * plugin: for conf_template(). -EEXIST when there is a run already. */
+ * The storage is tried first; where it fails nothing is left behind. -EEXIST when there is a run
+ * already, -ENOTSUP when the storage will not do. */
+int
+queue_make(const char *path, const struct init_options *options, struct err *err);
+/* The same with a plugin alone. */
 int
 queue_init(const char *path, const char *plugin, struct err *err);
 
@@ -53,6 +64,9 @@ const struct conf *
 queue_conf(const struct queue *q);
 const char *
 queue_path(const struct queue *q);
+/* The run's unique name, from FORMAT. */
+const char *
+queue_uuid(const struct queue *q);
 /* The owner now; it changes when a verdict went against it. */
 void
 queue_owner(struct queue *q, char owner[OWNER_TEXT]);
@@ -288,6 +302,51 @@ queue_excuse(struct queue *q, struct now now);
 /* Agents by tier that wait at this daemon now: a hint for others. [memory] */
 void
 queue_idle(struct queue *q, const int waiting[TIERS_MAX]);
+
+/* ---- sealing, for a queue that was opened as OWNER_SEALER ---- */
+
+/* What a sealer is told to use, and tells. */
+struct seal_watcher {
+	struct now (*now)(void *arg);
+	/* Waiting goes on, for ms_left at least; why is a sentence. May be NULL. */
+	void (*waits)(void *arg, int64_t ms_left, const char *why);
+	void *arg;
+};
+
+/*
+ * Wait until nobody else has been in nodes/ for steal_after; claims of dead owners are ended
+ * meanwhile as every daemon does. 0; -EBUSY when an owner lives: err names it; -EOWNERDEAD when
+ * our own beat was removed; or an errno.
+ */
+int
+queue_seal_wait(struct queue *q, const struct seal_watcher *w, struct err *err);
+
+enum seal_result {
+	SEAL_NONE,	 /* no link was ever made there */
+	SEAL_UNFINISHED, /* a task of it is not over: nothing was done */
+	SEAL_SEALED,	 /* links were packed and removed */
+	SEAL_CLEAN,	 /* it is sealed, and was before */
+};
+struct seal_bay {
+	const char *random; /* of its batch; bay: its number there */
+	int bay;
+	int64_t first, tasks; /* serial of its first task, and how many there are */
+	enum seal_result result;
+	int64_t links; /* removed */
+};
+
+/*
+ * Seal the bay with number i, from 0 up, after queue_seal_wait(). 0, -ERANGE behind the last one,
+ * -EOWNERDEAD when our beat is gone, or what the storage said, and err the file; then nothing of
+ * what links and seals say was lost, and the same may be called again.
+ */
+int
+queue_seal(struct queue *q, int64_t i, const struct seal_watcher *w, struct seal_bay *out,
+	   struct err *err);
+
+/* Beat, if it is time to. 0 or -EOWNERDEAD: somebody else may go on now. */
+int
+queue_seal_beat(struct queue *q, const struct seal_watcher *w);
 
 /* ---- telling [memory] ---- */
 

@@ -9,7 +9,7 @@
 #include <errno.h>
 #include <string.h>
 
-enum { AT_ONCE_MS = 2000, CANCEL_TRIES = 32, SYNCS = 4, TRY_AGAIN_MS = 1000 };
+enum { AT_ONCE_MS = 2000, CANCEL_TRIES = 32, SYNCS = 4, TRY_AGAIN_MS = 1000, RETAKE_MS = 1000 };
 
 /* ---- durability ---- */
 
@@ -126,6 +126,9 @@ record_end(struct queue *q, struct task *t, unsigned attempt, const struct end *
 	bool died = e->reason == WHY_CRASH || e->reason == WHY_OOM || e->reason == WHY_EXIT;
 	if (e->reason == WHY_NOT_ITS_FAULT)
 		wait_add(q, t, q->conf.retry_delay_ms, true, now);
+	else if (e->reason == WHY_RESTART)
+		/* its agent lives, it may be, and takes it up again by its name */
+		wait_add(q, t, RETAKE_MS, false, now);
 	else if (died && !strcmp(e->owner, q->node.owner) && others_may_take(q, t->counts.level))
 		/* the next attempt had better be made elsewhere, for a while */
 		wait_add(q, t, q->conf.steal_after_ms, false, now);
@@ -236,6 +239,14 @@ settle(struct queue *q, int64_t serial, unsigned attempt, enum outcome outcome,
 	}
 	if (!rc)
 		rc = chain_cas(&q->disk, path, text, found);
+	if (rc == 1 && seal_overrules(q, &p, serial, attempt)) {
+		/* that end was removed because it had been read: this one tells nothing */
+		claim_vanished(q, &p, serial, attempt, now);
+		pthread_mutex_lock(&q->lock);
+		pthread_cond_broadcast(&q->settled);
+		pthread_mutex_unlock(&q->lock);
+		return -ESTALE;
+	}
 	bool won = rc == 1;
 	int synced = 0;
 	if (won) {
@@ -420,7 +431,7 @@ end_foreign(struct queue *q, int64_t serial, unsigned attempt, enum outcome outc
 	place_bay(&p, bay);
 	link_path(path, bay, t.name, attempt, LINK_END);
 	/* what is ended must have been read, and the counters below it */
-	int rc = chain_fold(&q->disk, bay, t.name, attempt, false, t.base, &f);
+	int rc = fold_task(q, bay, &t, attempt, false, &f);
 	/* a verdict is on an owner: a claim that was deleted and made again is another's */
 	bool other = !rc && was == PHASE_FOREIGN && reason == WHY_DEAD_OWNER &&
 		     strcmp(f.claim.owner, judged) != 0;
@@ -429,6 +440,8 @@ end_foreign(struct queue *q, int64_t serial, unsigned attempt, enum outcome outc
 				      &e.counts);
 		end_format(&e, text);
 		rc = chain_cas(&q->disk, path, text, found);
+		if (rc == 1 && seal_overrules(q, &p, serial, attempt))
+			rc = -ENOENT;
 		if (rc == 1) {
 			int synced = bay_sync(q, &p);
 
@@ -582,18 +595,23 @@ verb_link(struct queue *q, const struct task *t, unsigned attempt, enum claim_ve
 	claim_format(&c, text);
 	place_bay(&p, bay);
 	int rc = claim_cas(q, bay, t->name, attempt, text, found);
+	bool sealed = rc == 1 && seal_overrules(q, &p, t->serial, attempt);
 	int synced = rc == 1 ? bay_sync(q, &p) : 0;
 
 	pthread_mutex_lock(&q->lock);
 	lease_drop(q, lease_find(q, t->serial, attempt));
 	p.entry->bays[p.bay].exists |= rc >= 0;
-	if (rc >= 0)
+	if (rc >= 0 && !sealed)
 		apply_found(q, t->serial, attempt, found);
-	if (rc == 1)
+	if (rc == 1 && !sealed)
 		queue_event(q, "%s@%u %s by hand", t->name, attempt,
 			    verb == CLAIM_CANCELLED ? "cancelled" : "reopened");
 	pthread_cond_broadcast(&q->settled);
 	pthread_mutex_unlock(&q->lock);
+	if (sealed) {
+		bay_merge(q, p.entry, p.bay, now);
+		return 0;
+	}
 	return synced ? synced : rc;
 }
 
