@@ -72,7 +72,7 @@ storm() {
 	for ((k = 1; k <= clients; k++)); do start_agents "$k"; done
 	for fault in "$@"; do
 		wave "${saying[$fault]}" "$n" "$fault"
-		[ "$fault" != calm ] || is "$(cat "$logs"/raserfs.? | grep ': lost')" "" "no claim was lost meanwhile"
+		[ "$fault" != calm ] || is "$(cat "$logs"/raserfs.? | grep 'task t[0-9]*@[0-9]*: lost')" "" "no claim was lost meanwhile"
 	done
 	agents_leave
 	judge_answers
