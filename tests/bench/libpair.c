@@ -4,7 +4,8 @@
  *
  * A pair is queue_next() and queue_end(..., END_DONE): a claim and a durable end, with its
  * read-backs and its directory sync. Each process is an owner with a beat of its own and learns
- * what the others took as daemons do: by the races it loses and the bays it lists.
+ * what the others took as daemons do: by the races it loses and the bays it lists. With --run it
+ * works on a run that is there already, whose tasks are t000001 to tN, beside other hosts.
  */
 #include <config.h>
 
