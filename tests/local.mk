@@ -179,3 +179,5 @@ endif
 if SANITIZED
 AM_TESTS_ENVIRONMENT = RASER_SANITIZED=1; export RASER_SANITIZED;
 endif
+
+include tests/cluster/local.mk

@@ -152,6 +152,24 @@ agents_note(struct queue *q, char note[NODE_NOTE])
 	pthread_mutex_unlock(&q->lock);
 }
 
+/* The run directory has not answered our beats for a while. Agents whose requests wait for it
+ * cannot touch their leases meanwhile, and are not judged. [under lock] */
+static bool
+is_cut_off(const struct queue *q, struct now now)
+{
+	return q->joined && now.boot_ms - q->last_beat > 2 * conf_beat_ms(&q->conf);
+}
+
+static void
+on_excuse(struct queue *q, struct lease *l, void *arg)
+{
+	const struct now *now = arg;
+
+	(void)q;
+	if (l->phase == PHASE_HELD && l->touched_boot < now->boot_ms)
+		l->touched_boot = now->boot_ms;
+}
+
 int
 queue_beat(struct queue *q, struct now now)
 {
@@ -168,6 +186,8 @@ queue_beat(struct queue *q, struct now now)
 	if (!rc) {
 		if (q->beat_failing)
 			log_info("nodes/%s can be touched again", q->node.owner);
+		if (is_cut_off(q, now))
+			lease_each(q, on_excuse, &now);
 		q->beat_failing = false;
 		q->last_beat = now.boot_ms;
 		q->must_beat = false;
@@ -500,8 +520,7 @@ queue_watch(struct queue *q, struct now now)
 			wanted[n++] = s.all[i].owner;
 	}
 	pthread_mutex_lock(&q->lock);
-	bool restart = q->beat_troubled ||
-		       (q->joined && now.boot_ms - q->last_beat > 2 * conf_beat_ms(&q->conf));
+	bool restart = q->beat_troubled || is_cut_off(q, now);
 	q->beat_troubled = false;
 	pthread_mutex_unlock(&q->lock);
 	pthread_mutex_lock(&q->watch_lock);
@@ -540,6 +559,8 @@ on_due(struct queue *q, struct lease *l, void *arg)
 	if (l->phase != PHASE_HELD)
 		return;
 	int64_t stale = l->touched_boot + q->conf.steal_after_ms;
+	if (stale <= d->now.boot_ms && is_cut_off(q, d->now))
+		stale = d->now.boot_ms + conf_beat_ms(&q->conf);
 	if (!l->want && stale <= d->now.boot_ms) {
 		l->want = END_LOST;
 		l->want_reason = WHY_STALE;
@@ -592,16 +613,6 @@ queue_tick(struct queue *q, struct now now)
 	pthread_mutex_lock(&q->lock);
 	tick_by(q, next);
 	pthread_mutex_unlock(&q->lock);
-}
-
-static void
-on_excuse(struct queue *q, struct lease *l, void *arg)
-{
-	const struct now *now = arg;
-
-	(void)q;
-	if (l->phase == PHASE_HELD && l->touched_boot < now->boot_ms)
-		l->touched_boot = now->boot_ms;
 }
 
 void
