@@ -537,7 +537,7 @@ restore_end(struct queue *q, int64_t serial, unsigned attempt, struct now now)
 }
 
 static int
-revoke(struct queue *q, int64_t serial, unsigned attempt, struct now now)
+revoke_claim(struct queue *q, int64_t serial, unsigned attempt, struct now now)
 {
 	struct task t;
 
@@ -563,7 +563,7 @@ revoke(struct queue *q, int64_t serial, unsigned attempt, struct now now)
 int
 queue_revoke(struct queue *q, int64_t serial, unsigned attempt, struct now now)
 {
-	return hand_told(q, "revoke", serial, attempt, revoke(q, serial, attempt, now));
+	return hand_told(q, "revoke", serial, attempt, revoke_claim(q, serial, attempt, now));
 }
 
 /* ---- cancelling and reopening ---- */
