@@ -5,6 +5,7 @@ TAP = tests/tap.c tests/tap.h
 # C tests of the library
 unit_tests = \
 	tests/unit/agent.t \
+	tests/unit/audit.t \
 	tests/unit/names.t \
 	tests/unit/chain.t \
 	tests/unit/fault.t \
@@ -14,6 +15,7 @@ unit_tests = \
 	tests/unit/checkpoint.t \
 	tests/unit/store.t \
 	tests/unit/crash.t \
+	tests/unit/selftest.t \
 	tests/unit/digest.t \
 	tests/unit/seal.t \
 	# end of unit tests
@@ -25,6 +27,8 @@ tests_unit_seal_t_LDADD = $(QUEUE_LIBS)
 tests_unit_agent_t_SOURCES = tests/unit/agent.c $(TAP) agentd/activity.c agentd/control.c agentd/process/job.c \
 	agentd/plugin.c agentd/trajectory.c
 tests_unit_agent_t_LDADD = $(QUEUE_LIBS)
+tests_unit_audit_t_SOURCES = tests/unit/audit.c $(TAP)
+tests_unit_audit_t_LDADD = libaudit.a $(QUEUE_LIBS)
 tests_unit_names_t_SOURCES = tests/unit/names.c $(TAP)
 tests_unit_names_t_LDADD = $(QUEUE_LIBS)
 tests_unit_chain_t_SOURCES = tests/unit/chain.c $(TAP)
@@ -47,6 +51,9 @@ tests_unit_crash_t_SOURCES = tests/unit/crash.c $(TAP) $(TREES)
 tests_unit_crash_t_LDADD = $(CHECKPOINT_LIBS) $(QUEUE_LIBS)
 tests_unit_crash_t_LDFLAGS = $(AM_LDFLAGS) \
 	-Wl,--wrap=write,--wrap=fsync,--wrap=renameat,--wrap=futimens,--wrap=pread
+tests_unit_selftest_t_SOURCES = tests/unit/selftest.c tools/slurmcheck.c tools/slurmcheck.h \
+	agentd/program.c agentd/program.h $(TAP)
+tests_unit_selftest_t_LDADD = $(QUEUE_LIBS)
 
 # shell tests of the mount
 mount_tests = \
@@ -70,8 +77,12 @@ mount_tests = \
 	tests/mount/1450-large.t \
 	tests/mount/1500-limits.t \
 	tests/mount/1600-remount.t \
+	tests/mount/1620-supervise.t \
+	tests/mount/1630-run-supervise.t \
 	tests/mount/1650-plugins.t \
 	tests/mount/1700-chaos.t \
+	tests/mount/1900-chaos-tool.t \
+	tests/mount/2000-doctor.t \
 	tests/mount/2100-seal.t \
 	# end of mount tests
 
@@ -154,14 +165,19 @@ CLEANFILES += tests/killat.so
 check_PROGRAMS = \
 	$(unit_tests) \
 	$(helpers) \
+	tests/sim/sim \
 	# end of check programs
 dist_check_SCRIPTS = $(mount_tests) $(plugin_tests)
+include $(srcdir)/tests/sim/local.mk
+
 if QUICK
 TESTS = $(unit_tests) $(plugin_tests) $(quick_tests)
 else
-TESTS = $(unit_tests) $(plugin_tests) $(mount_tests)
+TESTS = $(unit_tests) $(sim_tests) $(plugin_tests) $(mount_tests)
 endif
 
 if SANITIZED
 AM_TESTS_ENVIRONMENT = RASER_SANITIZED=1; export RASER_SANITIZED;
 endif
+
+include tests/cluster/local.mk

@@ -29,7 +29,13 @@ verb_retry(int argc, char **argv);
 int
 verb_cancel(int argc, char **argv);
 int
+verb_doctor(int argc, char **argv);
+int
 verb_evict(int argc, char **argv);
+int
+verb_audit(int argc, char **argv);
+int
+verb_chaos(int argc, char **argv);
 int
 verb_seal(int argc, char **argv);
 int
@@ -61,6 +67,9 @@ target_queue(const struct target *t, bool change);
 int
 submit_by_library(const struct target *t, int in, const char *field);
 
+/* Seconds as a decimal number, in ms; -1 for anything else. */
+int64_t
+parse_seconds(const char *s);
 /* "raser VERB: message", on stderr; returns status. */
 int
 complain(int status, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

@@ -5,6 +5,9 @@
 
 #include "chain.h"
 
+#include "history.h"
+#include "mutant.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -217,8 +220,8 @@ chain_read(struct disk *disk, const char *path, char text[LINK_TEXT])
 	return 0;
 }
 
-int
-chain_cas(struct disk *disk, const char *path, const char *text, char found[LINK_TEXT])
+static int
+create_and_read(struct disk *disk, const char *path, const char *text, char found[LINK_TEXT])
 {
 	bool unknown = false; /* a create of ours may still arrive */
 
@@ -228,6 +231,8 @@ chain_cas(struct disk *disk, const char *path, const char *text, char found[LINK
 
 		unknown |= made && made != -EEXIST && !is_clean_failure(made);
 
+		if (MUTANT(READ_BACK) && (!made || made == -EEXIST))
+			return !made;
 		if (!seen)
 			return strcmp(found, text) == 0;
 		if (seen == -ENOENT && is_clean_failure(made) && !unknown)
@@ -240,6 +245,22 @@ chain_cas(struct disk *disk, const char *path, const char *text, char found[LINK
 				  "repeating", path, strerror(-made), strerror(-seen));
 		disk_pause(disk, wait);
 	}
+}
+
+int
+chain_cas(struct disk *disk, const char *path, const char *text, char found[LINK_TEXT])
+{
+	history_say(disk, "cas\t%s\t%s", path, text);
+	int rc = create_and_read(disk, path, text, found);
+	if (rc == 1)
+		history_say(disk, "won\t%s\t%s", path, text);
+	else if (rc == 0)
+		history_say(disk, "lost\t%s\t%s\t%s", path, text, found);
+	else if (rc == -EINPROGRESS)
+		history_say(disk, "unknown\t%s\t%s", path, text);
+	else
+		history_say(disk, "failed\t%s\t%s\t%d", path, text, rc);
+	return rc;
 }
 
 void
@@ -363,6 +384,10 @@ chain_fold_sealed(struct disk *disk, const char *bay, const char *name, unsigned
 	/* an end that no daemon wrote: the attempt is over and counts nothing */
 	fold->state = has_end ? TASK_PENDING : TASK_CLAIMED;
 	fold->attempt = has_end ? attempt + 1 : attempt;
+	if (MUTANT(PREDECESSOR) && !has_end) {
+		fold->state = TASK_PENDING;
+		fold->attempt++;
+	}
 	return counts_below(disk, bay, name, attempt, base, under, &fold->counts);
 }
 

@@ -101,6 +101,7 @@ queue_claim(struct queue *q, int64_t serial, unsigned attempt, int tier,
 	place_bay(&p, bay);
 	rc = claim_cas(q, bay, t.name, attempt, text, found);
 	bool sealed = rc == 1 && seal_overrules(q, &p, serial, attempt);
+	int64_t granted = disk_now(&q->disk);
 
 	pthread_mutex_lock(&q->lock);
 	struct lease *l = lease_find(q, serial, attempt);
@@ -114,6 +115,9 @@ queue_claim(struct queue *q, int64_t serial, unsigned attempt, int tier,
 		lease_hold(q, l);
 		l->seq = c.seq;
 		l->since_boot = l->touched_boot = l->looked_boot = now.boot_ms;
+		/* its agent cannot have touched it before it was granted, however long that took */
+		if (granted > l->touched_boot)
+			l->touched_boot = granted;
 		if (orphan) {
 			l->phase = PHASE_ENDING;
 			l->want = END_FREED; /* queue_tick() goes on when the storage refuses */
@@ -128,6 +132,8 @@ queue_claim(struct queue *q, int64_t serial, unsigned attempt, int tier,
 		memcpy(grant->name, t.name, sizeof(grant->name));
 		queue_event(q, "%s@%u claimed by %s[%ld] for %s", t.name, attempt, by->comm,
 			    by->pid, q->conf.tiers[tier].name);
+		if (!orphan)
+			told(q, serial, attempt, "claim", 0, now);
 	} else {
 		lease_drop(q, l);
 		t.state = TASK_PENDING;
@@ -316,6 +322,7 @@ queue_touch(struct queue *q, int64_t serial, unsigned attempt, struct now now)
 		l->touched_boot = now.boot_ms;
 		l->touched_wall = now.wall_s;
 	}
+	told(q, serial, attempt, "touch", rc, now);
 	pthread_mutex_unlock(&q->lock);
 	return rc;
 }
@@ -329,6 +336,7 @@ queue_note(struct queue *q, int64_t serial, unsigned attempt, const char *text, 
 	int rc = holder(q, serial, attempt, now, &l);
 	if (!rc)
 		snprintf(l->note, sizeof(l->note), "%s", text);
+	told(q, serial, attempt, "note", rc, now);
 	pthread_mutex_unlock(&q->lock);
 	return rc;
 }
@@ -346,6 +354,7 @@ queue_resumed(struct queue *q, int64_t serial, unsigned attempt, int64_t lost_ms
 		if (lost_ms > q->stats.redo_max_ms)
 			q->stats.redo_max_ms = lost_ms;
 	}
+	told(q, serial, attempt, "resumed", rc, now);
 	pthread_mutex_unlock(&q->lock);
 	return rc;
 }
@@ -362,6 +371,7 @@ queue_park(struct queue *q, int64_t serial, unsigned attempt, int64_t until, str
 		l->touched_boot = now.boot_ms;
 		l->touched_wall = now.wall_s;
 	}
+	told(q, serial, attempt, "park", rc, now);
 	pthread_mutex_unlock(&q->lock);
 	return rc;
 }

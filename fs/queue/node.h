@@ -75,6 +75,10 @@ node_leave(struct node *node);
 bool
 node_parse(const char *text, struct node_info *info);
 
+/* Its pid means the same process here: the same boot, and the same pid namespace. */
+bool
+node_is_here(const struct node_info *info);
+
 enum verdict {
 	ALIVE,
 	DEAD_LOST,   /* silent, or its beat is gone: its claims end as lost */
@@ -91,7 +95,7 @@ struct watched {
 	int64_t since;	    /* end of the first look that showed sig; 0 = no look yet */
 	int64_t last;	    /* start of the last look */
 	int looks;
-	int64_t missing;    /* start of the first listing without it; 0 = it was there */
+	int64_t missing;    /* end of the first listing without it; 0 = it was there */
 	int64_t seen_wall;  /* mtime of the beat, for people only */
 	uint32_t id;	    /* stable in this daemon, for node ids and cookies */
 	struct node_info info;
@@ -101,6 +105,7 @@ struct watch {
 	struct disk *disk;
 	char uuid[UUID_TEXT];
 	int64_t beat_ms, window_ms;
+	int64_t missing_ms; /* for so long an owner is not listed before that is believed */
 	int64_t last_round; /* start of the last good round; 0 = none */
 	uint32_t next_id;
 	struct watched *owners;
@@ -109,6 +114,9 @@ struct watch {
 
 void
 watch_init(struct watch *w, struct disk *disk, const char *uuid, int64_t beat_ms);
+/* What is seen here of others may be so old: wait that much longer before a verdict. */
+void
+watch_allow(struct watch *w, int64_t times_ms, int64_t names_ms);
 void
 watch_free(struct watch *w);
 
@@ -127,10 +135,6 @@ watch_owner(struct watch *w, const char *owner);
 int64_t
 watch_round(struct watch *w, const char *self, const char *const *wanted, size_t nwanted,
 	    bool restart);
-
-/* Its process is one that this machine can see, so a verdict need not wait for the next beat. */
-bool
-owner_is_here(const struct node_info *info);
 
 /* All claims of a proven dead owner are ended: unlink its beat. */
 void

@@ -26,13 +26,23 @@ struct now {
 struct queue_options {
 	bool join;	 /* make an owner with a beat: needed to claim, and to change tasks */
 	enum owner_kind as; /* which; waits while somebody seals the run, unless it is a sealer */
+	bool admit;	 /* try the storage first, and refuse what raser doctor fails */
 	const char *tmp; /* node-local directory for submissions; NULL = $TMPDIR or /tmp */
 };
 
 /* ---- the run directory ---- */
 
+struct init_options {
+	const char *plugin; /* for conf_template(); NULL = "" */
+	bool force;	    /* the same, and make it on storage that needs it */
+};
+
 /* Make a run directory at path (which may exist, empty), with a raser.ini unless there is one.
- * plugin: for conf_template(). -EEXIST when there is a run already. */
+ * The storage is tried first; where it fails nothing is left behind. -EEXIST when there is a run
+ * already, -ENOTSUP when the storage will not do. */
+int
+queue_make(const char *path, const struct init_options *options, struct err *err);
+/* The same with a plugin alone. */
 int
 queue_init(const char *path, const char *plugin, struct err *err);
 
@@ -41,7 +51,8 @@ struct queue *
 queue_open(const char *path, const struct queue_options *options, struct now now,
 	   struct err *err);
 
-/* As queue_open(), on a disk that the caller has opened and that the queue then owns. */
+/* As queue_open(), on a disk that the caller has opened and that the queue then owns, its history
+ * included. */
 struct queue *
 queue_open_disk(struct disk disk, const char *path, const struct queue_options *options,
 		struct now now, struct err *err);
@@ -54,6 +65,9 @@ const struct conf *
 queue_conf(const struct queue *q);
 const char *
 queue_path(const struct queue *q);
+/* The run's unique name, from FORMAT. */
+const char *
+queue_uuid(const struct queue *q);
 /* The owner now; it changes when a verdict went against it. */
 void
 queue_owner(struct queue *q, char owner[OWNER_TEXT]);
@@ -73,6 +87,9 @@ int
 queue_get(struct queue *q, int64_t serial, struct task *t);
 void
 queue_list(struct queue *q, int view, int64_t after, index_fn *fn, void *arg);
+/* Where the links of a task lie, "chain/<r>.<bay>". */
+bool
+queue_bay(struct queue *q, int64_t serial, char out[DISK_PATH]);
 /* There are ends that nobody here has read: by others, and not yet needed. */
 bool
 queue_has_unread(struct queue *q);

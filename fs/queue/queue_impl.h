@@ -11,6 +11,7 @@
 #include <limits.h>
 #include <pthread.h>
 
+#include "history.h"
 #include "queue.h"
 
 enum { EVENTS = 1024, EVENT_TEXT = 200, OPEN_BATCHES = 16 };
@@ -184,6 +185,12 @@ lease_fn(struct queue *q, struct lease *l, void *arg);
 void
 lease_each(struct queue *q, lease_fn *fn, void *arg);
 
+/* ---- make.c ---- */
+
+/* Read and parse raser.ini of the run that path is the name of. */
+int
+conf_read(struct disk *disk, const char *path, struct conf *conf, struct err *err);
+
 /* ---- queue.c [under lock] ---- */
 
 /* Where a task lies. */
@@ -218,6 +225,12 @@ void
 tick_by(struct queue *q, int64_t boot_ms);
 void
 queue_event(struct queue *q, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* An answer to an agent, for the history. what: what it asked for. */
+void
+told(struct queue *q, int64_t serial, unsigned attempt, const char *what, int rc, struct now now);
+/* What a person asked for and was told, for the history. Takes the lock. Returns rc. */
+int
+hand_told(struct queue *q, const char *what, int64_t serial, unsigned attempt, int rc);
 /* How many tasks tier could be given here now. */
 int64_t
 ready_count(struct queue *q, int tier);

@@ -126,7 +126,7 @@ others(struct queue *q, char *who, size_t size)
 			continue;
 		/* one that this machine sees, and not as dead, needs no waiting for its next beat */
 		bool lives = o->verdict == ALIVE &&
-			     (o->moved || (o->info_read && o->looks && owner_is_here(&o->info)));
+			     (o->moved || (o->info_read && o->looks && node_is_here(&o->info)));
 		enum presence is = lives ? LIVES : SILENT;
 
 		if (is > most) {

@@ -4,12 +4,13 @@
  */
 #include <config.h>
 
+#include "mutant.h"
 #include "queue_impl.h"
 
 #include <errno.h>
 #include <string.h>
 
-enum { AT_ONCE_MS = 2000, CANCEL_TRIES = 32, SYNCS = 4, TRY_AGAIN_MS = 1000 };
+enum { AT_ONCE_MS = 2000, CANCEL_TRIES = 32, SYNCS = 4, TRY_AGAIN_MS = 1000, RETAKE_MS = 1000 };
 
 /* ---- durability ---- */
 
@@ -20,6 +21,8 @@ bay_sync(struct queue *q, const struct place *p)
 	char path[DISK_PATH];
 	int rc = 0;
 
+	if (MUTANT(SYNC_FIRST))
+		return 0;
 	place_bay(p, path);
 	pthread_mutex_lock(&q->sync_lock);
 	/* only a sync that begins from here on is sure to cover what the caller made */
@@ -126,6 +129,9 @@ record_end(struct queue *q, struct task *t, unsigned attempt, const struct end *
 	bool died = e->reason == WHY_CRASH || e->reason == WHY_OOM || e->reason == WHY_EXIT;
 	if (e->reason == WHY_NOT_ITS_FAULT)
 		wait_add(q, t, q->conf.retry_delay_ms, true, now);
+	else if (e->reason == WHY_RESTART)
+		/* its agent lives, it may be, and takes it up again by its name */
+		wait_add(q, t, RETAKE_MS, false, now);
 	else if (died && !strcmp(e->owner, q->node.owner) && others_may_take(q, t->counts.level))
 		/* the next attempt had better be made elsewhere, for a while */
 		wait_add(q, t, q->conf.steal_after_ms, false, now);
@@ -227,7 +233,8 @@ settle(struct queue *q, int64_t serial, unsigned attempt, enum outcome outcome,
 	link_path(path, bay, t.name, attempt, LINK_END);
 	/* a claim is not synced, and anybody may delete it: then it can be another's by now */
 	int rc = chain_read(&q->disk, claim, found);
-	if (rc == -ENOENT || (!rc && strcmp(found, claim_text) != 0)) {
+	if (!MUTANT(CLAIM_READ_BACK) &&
+	    (rc == -ENOENT || (!rc && strcmp(found, claim_text) != 0))) {
 		claim_vanished(q, &p, serial, attempt, now);
 		pthread_mutex_lock(&q->lock);
 		pthread_cond_broadcast(&q->settled);
@@ -309,9 +316,9 @@ quiet_lease(struct queue *q, int64_t serial, unsigned attempt)
 	return l;
 }
 
-int
-queue_end(struct queue *q, int64_t serial, unsigned attempt, enum outcome outcome,
-	  enum reason reason, const char *note, struct now now)
+static int
+end_own(struct queue *q, int64_t serial, unsigned attempt, enum outcome outcome,
+	enum reason reason, const char *note, struct now now)
 {
 	struct task t;
 	struct place p;
@@ -348,6 +355,18 @@ queue_end(struct queue *q, int64_t serial, unsigned attempt, enum outcome outcom
 	if (rc)
 		return rc == 1 ? 0 : rc;
 	return settle(q, serial, attempt, outcome, reason, note, now);
+}
+
+int
+queue_end(struct queue *q, int64_t serial, unsigned attempt, enum outcome outcome,
+	  enum reason reason, const char *note, struct now now)
+{
+	int rc = end_own(q, serial, attempt, outcome, reason, note, now);
+
+	pthread_mutex_lock(&q->lock);
+	told(q, serial, attempt, outcome_name(outcome), rc, now);
+	pthread_mutex_unlock(&q->lock);
+	return rc;
 }
 
 void
@@ -517,8 +536,8 @@ restore_end(struct queue *q, int64_t serial, unsigned attempt, struct now now)
 	}
 }
 
-int
-queue_revoke(struct queue *q, int64_t serial, unsigned attempt, struct now now)
+static int
+revoke(struct queue *q, int64_t serial, unsigned attempt, struct now now)
 {
 	struct task t;
 
@@ -539,6 +558,12 @@ queue_revoke(struct queue *q, int64_t serial, unsigned attempt, struct now now)
 		return rc < 0 ? rc : 0;
 	/* another end was faster: the same one is success, any other is over */
 	return !queue_get(q, serial, &t) && t.reason == WHY_REVOKED ? 0 : -ESTALE;
+}
+
+int
+queue_revoke(struct queue *q, int64_t serial, unsigned attempt, struct now now)
+{
+	return hand_told(q, "revoke", serial, attempt, revoke(q, serial, attempt, now));
 }
 
 /* ---- cancelling and reopening ---- */
@@ -594,8 +619,8 @@ verb_link(struct queue *q, const struct task *t, unsigned attempt, enum claim_ve
 	return synced ? synced : rc;
 }
 
-int
-queue_cancel(struct queue *q, int64_t serial, unsigned attempt, struct now now)
+static int
+cancel(struct queue *q, int64_t serial, unsigned attempt, struct now now)
 {
 	for (int i = 0; i < CANCEL_TRIES; i++) {
 		struct task t;
@@ -629,7 +654,13 @@ queue_cancel(struct queue *q, int64_t serial, unsigned attempt, struct now now)
 }
 
 int
-queue_reopen(struct queue *q, int64_t serial, unsigned attempt, struct now now)
+queue_cancel(struct queue *q, int64_t serial, unsigned attempt, struct now now)
+{
+	return hand_told(q, "cancel", serial, attempt, cancel(q, serial, attempt, now));
+}
+
+static int
+reopen(struct queue *q, int64_t serial, unsigned attempt, struct now now)
 {
 	struct task t;
 	int rc = queue_get(q, serial, &t);
@@ -647,6 +678,12 @@ queue_reopen(struct queue *q, int64_t serial, unsigned attempt, struct now now)
 }
 
 int
+queue_reopen(struct queue *q, int64_t serial, unsigned attempt, struct now now)
+{
+	return hand_told(q, "reopen", serial, attempt, reopen(q, serial, attempt, now));
+}
+
+int
 queue_evict(struct queue *q, const char *owner)
 {
 	char path[DISK_PATH];
@@ -654,5 +691,7 @@ queue_evict(struct queue *q, const char *owner)
 	if (!*owner || strchr(owner, '/') || owner[0] == '.' || strlen(owner) >= OWNER_TEXT)
 		return -EINVAL;
 	snprintf(path, sizeof(path), "nodes/%s", owner);
-	return disk_unlink(&q->disk, path);
+	int rc = disk_unlink(&q->disk, path);
+	history_say(&q->disk, "hand\tevict\t%s\t0\t%d", owner, rc);
+	return rc;
 }
