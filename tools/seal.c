@@ -78,6 +78,13 @@ say_waiting(void *arg, int64_t ms_left, const char *why)
 	fflush(stdout);
 }
 
+static bool
+is_stopped(void *arg)
+{
+	(void)arg;
+	return stop;
+}
+
 static int
 tick(void *arg)
 {
@@ -372,7 +379,7 @@ verb_seal(int argc, char **argv)
 		}
 		chosen[nchosen++] = optarg;
 	}
-	w.w = (struct seal_watcher){ .now = clock_now, .waits = say_waiting, .stop = &stop, .arg = &w };
+	w.w = (struct seal_watcher){ .now = clock_now, .waits = say_waiting, .stopped = is_stopped, .arg = &w };
 	int status = 1;
 	if (!chosen)
 		complain(1, "out of memory");
