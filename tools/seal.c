@@ -78,6 +78,13 @@ say_waiting(void *arg, int64_t ms_left, const char *why)
 	fflush(stdout);
 }
 
+static bool
+is_stopped(void *arg)
+{
+	(void)arg;
+	return stop;
+}
+
 static int
 tick(void *arg)
 {
@@ -286,11 +293,13 @@ seal_bays(struct work *w, char *const *chosen, int nchosen)
 {
 	struct seal_bay b;
 	struct err err = { "" };
+	int64_t seen = 0;
 	int rc = 0;
 
 	for (int64_t i = 0; !rc && !queue_seal_bay(w->q, i, &b); i++) {
 		if (!is_chosen(&b, chosen, nchosen))
 			continue;
+		seen++;
 		rc = queue_seal(w->q, i, &w->w, &b, &err);
 		w->links += b.links;
 		w->bays += !rc && b.result == SEAL_SEALED;
@@ -301,6 +310,9 @@ seal_bays(struct work *w, char *const *chosen, int nchosen)
 		remove_stores(w, &b);
 		rc = pack_records(w, &b);
 	}
+	if (!rc && seen < nchosen)
+		return complain(1, "%d of the %d bays that were named are not there (ls %s/chain)",
+				nchosen - (int)seen, nchosen, w->t.run);
 	if (rc == -EINTR)
 		return complain(1, "stopped; what is sealed is sealed, and the rest is as it was");
 	return rc ? complain(1, "%s", err.text[0] ? err.text : strerror(-rc)) : w->status;
@@ -372,7 +384,7 @@ verb_seal(int argc, char **argv)
 		}
 		chosen[nchosen++] = optarg;
 	}
-	w.w = (struct seal_watcher){ .now = clock_now, .waits = say_waiting, .stop = &stop, .arg = &w };
+	w.w = (struct seal_watcher){ .now = clock_now, .waits = say_waiting, .stopped = is_stopped, .arg = &w };
 	int status = 1;
 	if (!chosen)
 		complain(1, "out of memory");

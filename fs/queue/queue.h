@@ -9,7 +9,6 @@
 #ifndef RASER_QUEUE_H
 #define RASER_QUEUE_H
 
-#include <signal.h>
 #include <stdio.h>
 
 #include "index.h"
@@ -311,9 +310,9 @@ struct seal_watcher {
 	struct now (*now)(void *arg);
 	/* Waiting goes on, for ms_left at least; why is a sentence. May be NULL. */
 	void (*waits)(void *arg, int64_t ms_left, const char *why);
+	/* Once it is true, everything ends with -EINTR as soon as may be. May be NULL. */
+	bool (*stopped)(void *arg);
 	void *arg;
-	/* Once it is not 0, everything ends with -EINTR as soon as may be. May be NULL. */
-	const volatile sig_atomic_t *stop;
 };
 
 /*

@@ -102,7 +102,7 @@ queue_seal_beat(struct queue *q, const struct seal_watcher *w)
 {
 	struct now now = w->now(w->arg);
 
-	if (w->stop && *w->stop)
+	if (w->stopped && w->stopped(w->arg))
 		return -EINTR;
 	if (now.boot_ms - q->last_beat < conf_beat_ms(&q->conf))
 		return 0;

@@ -60,7 +60,8 @@ all_done(void)
 	queue_close(q, now);
 
 	q = run_open(path, false);
-	ok(count(q, TASK_DONE) == 2500 && calls(q, DISK_LIST) == 2 &&
+	/* batches/, chain/, and one of the bays in its turn: somebody may have deleted ends there */
+	ok(count(q, TASK_DONE) == 2500 && calls(q, DISK_LIST) == 3 &&
 		   calls(q, DISK_READLINK) == 1,
 	   "who comes reads three files instead of 2500 links");
 	queue_close(q, now);

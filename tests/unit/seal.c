@@ -483,6 +483,40 @@ late(void)
 	free(before);
 }
 
+/* Links above a seal that somebody deletes. */
+static void
+deleted(void)
+{
+	char path[300];
+	char file[400];
+	struct grant g;
+	struct task t;
+
+	run_new(path, "deleted", 8, "t");
+	make_history(path);
+	seal(path);
+	struct queue *a = run_open(path, true);
+	struct queue *b = run_open(path, true);
+	bool taken = !queue_reopen(a, 3, 0, now) && !queue_reopen(a, 6, 0, now) &&
+		     !queue_claim(a, 3, 3, 2, &run_agent, now, &g) &&
+		     !queue_claim(a, 6, 4, 2, &run_agent, now, &g);
+	queue_refresh(b, now, 0, 0);
+	ok(taken && !queue_find(b, "t3", &t) && t.state == TASK_CLAIMED && t.attempt == 3,
+	   "sealed tasks are claimed again");
+	unlink(run_file(path, 0, "t3@2.claim", file));
+	unlink(run_file(path, 0, "t3@3.claim", file));
+	unlink(run_file(path, 0, "t6@3.claim", file));
+	queue_refresh(b, now, 0, 0);
+	ok(!queue_find(b, "t3", &t) && t.state == TASK_FAILED && t.attempt == 1,
+	   "all links above a seal are deleted: then it tells again");
+	char *s = states(path);
+	ok(strstr(s, "t3 3 @1 ") && strstr(s, "t6 1 @4 f1 "),
+	   "the last one before a claim is deleted: the seal has the counters");
+	free(s);
+	queue_close(b, now);
+	queue_close(a, now);
+}
+
 /* A daemon that was frozen through all of it, and goes on before its beat tells it. */
 static void
 frozen(void)
@@ -638,6 +672,7 @@ main(void)
 		every_call("input error", -EIO, false, false, again);
 	}
 	late();
+	deleted();
 	damaged();
 	announcing();
 	frozen();
