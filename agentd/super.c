@@ -317,9 +317,11 @@ look_at_mounts(struct super *s)
 	static struct mount_entry top; /* it holds a path */
 
 	mountinfo_top(s->o->mnt, &top);
-	if (top.id == s->mount_id)
+	/* as long as we hold a descriptor of it, neither number is given to another */
+	if (top.id == s->mount_id && top.minor == s->mount_minor)
 		return;
 	s->mount_id = top.id;
+	s->mount_minor = top.minor;
 	s->drift_ms = DRIFT_FIRST_MS;
 	switch (s->state) {
 	case IDLE:
@@ -567,8 +569,9 @@ super_run(const struct super_options *o)
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
 	s.mounts_fd = mountinfo_watch();
 	static struct mount_entry top;
-	if (mountinfo_top(o->mnt, &top))
-		s.mount_id = top.id;
+	mountinfo_top(o->mnt, &top);
+	s.mount_id = top.id;
+	s.mount_minor = top.minor;
 	int status = configure(&s);
 	if (status)
 		return status;

@@ -71,6 +71,7 @@ struct super {
 	int status; /* of super_run(), once GONE */
 	int signal_fd, ready_fd, node_fd, mounts_fd;
 	int mount_id; /* of the mount, in this namespace; 0 = there is none */
+	unsigned mount_minor;
 	struct job job;
 
 	/* the attempt */

@@ -71,9 +71,9 @@ progress_restarts(const struct progress *p)
 	return (int)number(p->now, "restarts", NULL);
 }
 
-/* Subtract the numbers of one tree from those of another of the same shape, in place. */
+/* Subtract the numbers of one tree from those of another, in place; what is missing is 0. */
 static void
-subtract(json_t *from, const json_t *what)
+subtract(json_t *from, json_t *what)
 {
 	const char *key;
 	json_t *v;
@@ -85,8 +85,11 @@ subtract(json_t *from, const json_t *what)
 		json_real_set(from, json_real_value(from) - json_number_value(what));
 	json_array_foreach(from, i, v)
 		subtract(v, json_array_get(what, i));
-	json_object_foreach(from, key, v)
-		subtract(v, json_object_get(what, key));
+	json_object_foreach(what, key, v) {
+		if (json_is_integer(v) && !json_object_get(from, key))
+			json_object_set_new(from, key, json_integer(0));
+		subtract(json_object_get(from, key), v);
+	}
 }
 
 /* Another daemon serves, which counts and numbers its events from the beginning: what the one before

@@ -332,8 +332,9 @@ supervise(struct run *r, struct progress *p)
 	while (restart_agents(r)) {
 		struct pollfd fd = { .fd = r->signal_fd, .events = POLLIN };
 
+		/* often, since what a daemon had counted goes with it */
+		progress_read(p);
 		if (now_ms() >= next) {
-			progress_read(p);
 			progress_print(p, live);
 			next = now_ms() + (live ? LIVE_MS : PLAIN_MS);
 		}

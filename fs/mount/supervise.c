@@ -139,6 +139,9 @@ tell_leaving(const struct supervised *s)
 void
 tell_alone(struct supervised *s)
 {
+	/* its descriptors are closed just before its children get another parent */
+	if (getppid() == s->supervisor)
+		return;
 	close(s->fd);
 	s->fd = -1;
 	log_warnx("the supervisor of this daemon is gone; serving on, but nobody mounts again should "
@@ -346,7 +349,8 @@ start(struct supervisor *u, struct supervised *child)
 		log_warn("a pipe");
 		return false;
 	}
-	pid_t parent = getppid();
+	pid_t starter = getppid();
+	pid_t self = getpid();
 	int signal = 0;
 	prctl(PR_GET_PDEATHSIG, &signal);
 	l->pid = fork();
@@ -359,8 +363,8 @@ start(struct supervisor *u, struct supervised *child)
 		/* alone: a Ctrl-C is the supervisor's to pass on, and a stop of one is not the other's */
 		setsid();
 		prctl(PR_SET_NAME, "raserfs");
-		*child = (struct supervised){ .fd = fds[1], .starter = parent, .death_signal = signal,
-					      .restarts = u->restarts };
+		*child = (struct supervised){ .fd = fds[1], .supervisor = self, .starter = starter,
+					      .death_signal = signal, .restarts = u->restarts };
 		snprintf(child->before, sizeof(child->before), "%s", u->before);
 		snprintf(child->uuid, sizeof(child->uuid), "%s", u->uuid);
 		return true;

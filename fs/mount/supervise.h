@@ -32,6 +32,7 @@ struct supervision {
 /* What a child knows of its supervisor; fd -1: it has none. */
 struct supervised {
 	int fd;
+	pid_t supervisor;
 	pid_t starter;		/* who has started the supervisor, */
 	int death_signal;	/* and what it gets when that one dies, 0 = nothing */
 	int restarts;

@@ -9,19 +9,15 @@ M=$S/m
 mkdir "$M"
 agentd=$top/raser-agentd
 
-# start_raserfs [OPTION...]: in the background, supervised; sets super
+# in the background, supervised; sets super
 start_raserfs() {
-	"$top/raserfs" -o log="$S/log" "$@" "$RUN" "$M" </dev/null 2>>"$S/log" || return
+	"$top/raserfs" -o log="$S/log" "$RUN" "$M" </dev/null 2>>"$S/log" || return
 	super=$(awk '{ print $4 }' "/proc/$(background_pid)/stat")
 	adopt "$super"
 	adopt "$(background_pid)"
 }
-owner() { awk '/^owner/ { print $2 }' "$M/status" 2>/dev/null; }
-serves() { [ -s "$M/README" ]; }
-mounts() { grep -c " $M " /proc/self/mountinfo; }
 stand() { [ "$(xattr "$M/tasks/$1" state 2>/dev/null)" = claimed ]; }
 has_attempt() { [ "$(xattr "$M/tasks/$1" attempt 2>/dev/null)" = "$2" ]; }
-is_back() { serves && [ "$(owner)" != "$1" ] && [ -n "$(owner)" ]; }
 # kill_serving: kill -9, and ms until the mount answers again
 kill_serving() {
 	local pid t0
@@ -75,15 +71,15 @@ times=()
 back=()
 lost=0
 for round in 1 2 3 4 5 6 7 8 9 10; do
-	before=$(owner)
+	before=$(mount_owner)
 	ms=$(kill_serving)
 	times+=("$ms")
 	t0=$(now_ms)
 	wait_until 5 eval "has_attempt long $((round + 1)) && stand long" || lost=$((lost + 1))
 	back+=($(($(now_ms) - t0 + ms)))
-	[ "$(owner)" != "$before" ] || diag "round $round: the owner is the same"
+	[ "$(mount_owner)" != "$before" ] || diag "round $round: the owner is the same"
 	wait_until 2 gone "$RUN/nodes/$before" || diag "round $round: $before is still there"
-	[ "$(mounts)" = 1 ] || diag "round $round: $(mounts) mounts"
+	[ "$(mount_height)" = 1 ] || diag "round $round: $(mount_height) mounts"
 	sleep 1.1 # a short life would make the next one wait
 done
 sorted=$(printf '%s\n' "${times[@]}" | sort -n | tr '\n' ' ')
@@ -93,7 +89,7 @@ below "$worst" $((1000 * tries_slow)) "mounted again within a second, ten times 
 is $lost 0 "and the task is claimed again each time"
 is "$(xattr "$M/leases/long@11" agent)" "raser-agentd[$keeper]" "by the same agentd"
 is "$(wc -l <"$S/starts") $(alive "$(cat "$S/starts")" && echo lives)" "1 lives" "with the agent that ran all the time"
-is "$(find "$RUN/nodes" -type f | wc -l) $(mounts)" "1 1" "one owner, one mount, nothing stacked"
+is "$(find "$RUN/nodes" -type f | wc -l) $(mount_height)" "1 1" "one owner, one mount, nothing stacked"
 is "$(ps -o stat= --ppid "$super" | grep -vc Z) $(ps -o stat= --ppid "$super" | grep -c Z)" "1 0" \
 	"one serving process, no zombie"
 is "$(grep -c "was killed by signal 9; mounted again as .* after [0-9]* ms" "$S/log")" 10 "the log tells of each"
@@ -129,7 +125,7 @@ take b "$M/queue/low/blocked@1"
 waiter=$!
 extra_pids+=("$waiter")
 wait_until 5 is_waiting 1
-before=$(owner)
+before=$(mount_owner)
 pid=$(background_pid)
 kill -STOP "$pid"
 t0=$(now_ms)
@@ -145,7 +141,7 @@ ok "after the limit, not before ($ms ms)" [ $ms -gt 1500 ]
 below $ms $((6000 * tries_slow)) "and soon"
 is "$(cat "$S/blocked")" ECONNABORTED "with ECONNABORTED"
 ok "the other one, too" wait_until 5 dead "$stat"
-ok "another daemon serves" wait_until 5 is_back "$before"
+ok "another daemon serves" wait_until 5 mounted_again "$before"
 adopt "$(background_pid)"
 ok "the stopped one is gone" dead "$pid"
 like "$(grep "pid $pid" "$S/log" | tail -n 1)" \
@@ -153,12 +149,12 @@ like "$(grep "pid $pid" "$S/log" | tail -n 1)" \
 [ ! -d $ctl ] || [ -z "$(ls $ctl)" ] ||
 	like "$(grep "pid $pid" "$S/log")" "broken off by fusectl" "by fusectl, where that is mounted"
 ok "its claims go on" wait_until 5 exists "$M/queue/high/wedge@2"
-is "$(mounts)" 1 "nothing is stacked"
+is "$(mount_height)" 1 "nothing is stacked"
 end_holder w
 end_holder b
 
 # all of it stands still: that is nobody's fault
-before=$(owner)
+before=$(mount_owner)
 pid=$(background_pid)
 kill -STOP "$super" "$pid"
 sleep 3.5
@@ -166,13 +162,13 @@ kill -CONT "$super"
 sleep 0.5
 kill -CONT "$pid"
 sleep 1
-is "$(owner)" "$before" "a supervisor that was stopped itself condemns nobody"
+is "$(mount_owner)" "$before" "a supervisor that was stopped itself condemns nobody"
 
 # ---- broken off by somebody else; unmounted ----
 
 if [ -n "$(ls $ctl)" ]; then
 	echo 1 >"$ctl/$(connection "$M")/abort"
-	ok "a connection that somebody breaks off is mounted again" wait_until 5 is_back "$before"
+	ok "a connection that somebody breaks off is mounted again" wait_until 5 mounted_again "$before"
 	adopt "$(background_pid)"
 else
 	skip 1 "no fusectl"
@@ -181,24 +177,24 @@ pid=$(background_pid)
 umount "$M" 2>/dev/null || fusermount3 -u "$M"
 ok "umount ends the serving process" wait_until 5 dead "$pid"
 ok "and its supervisor" wait_until 5 dead "$super"
-is "$(mounts) $(find "$RUN/nodes" -type f | wc -l)" "0 0" "nothing is left"
+is "$(mount_height) $(find "$RUN/nodes" -type f | wc -l)" "0 0" "nothing is left"
 
 # ---- the death of the supervisor ----
 
 start_raserfs || exit
-before=$(owner)
+before=$(mount_owner)
 one orphan
 take o "$M/queue/low/orphan@1"
 kill -KILL "$super"
 ok "without its supervisor it says so" wait_until 5 grep -q "the supervisor of this daemon is gone; serving on" "$S/log"
-is "$(owner) $(ask o touch)" "$before ok" "and serves on"
+is "$(mount_owner) $(ask o touch)" "$before ok" "and serves on"
 pid=$(background_pid)
 kill -KILL "$pid"
 ok "until it dies, too" wait_until 5 dead "$pid"
 is "$(chk stat "$M/status")" ENOTCONN "which leaves a dead mount"
 end_holder o
 start_raserfs || exit
-is "$(mounts)" 1 "that the next raserfs takes away"
+is "$(mount_height)" 1 "that the next raserfs takes away"
 ok "its claims come back at once" wait_until 5 exists "$M/queue/low/orphan@2"
 
 # ---- ends that are meant ----
@@ -211,11 +207,11 @@ is "$(ask o write "done")" ok "SIGTERM to the supervisor: what is held may still
 ok "then the daemon is gone" wait_until 5 dead "$pid"
 ok "and the supervisor" wait_until 5 dead "$super"
 end_holder o
-is "$(mounts) $(find "$RUN/nodes" -type f | wc -l)" "0 0" "in order"
+is "$(mount_height) $(find "$RUN/nodes" -type f | wc -l)" "0 0" "in order"
 "$top/raserfs" -f -o supervise "$RUN" "$M" 2>>"$S/log" &
 super=$!
 extra_pids+=("$super")
-wait_until 5 serves
+wait_until 5 mount_serves
 pid=$(background_pid)
 adopt "$pid"
 ok "-f -o supervise: in the foreground" [ "$(stat_field "$pid" 4)" = "$super" ]
@@ -243,18 +239,18 @@ sed -i 's/^wedged_after.*/wedged_after = 2/' "$RUN/raser.ini"
 # ---- bad moments ----
 
 start_raserfs || exit
-before=$(owner)
+before=$(mount_owner)
 mv "$RUN/FORMAT" "$S/FORMAT"
 kill -KILL "$(background_pid)"
 ok "a run directory that cannot be read now" wait_until 5 grep -q "cannot be mounted at $M now; trying on" "$S/log"
-ok "leaves no dead mount" wait_until 5 eval '[ "$(mounts)" = 0 ]'
+ok "leaves no dead mount" wait_until 5 eval '[ "$(mount_height)" = 0 ]'
 rmdir "$M"
 sleep 1
 alive "$super"
 is $? 0 "is waited for"
 mkdir "$M"
 mv "$S/FORMAT" "$RUN/FORMAT"
-ok "and mounted when it is there again" wait_until 10 is_back "$before"
+ok "and mounted when it is there again" wait_until 10 mounted_again "$before"
 like "$(tail -n 20 "$S/log")" "was killed by signal 9; mounted again as [^ ]* after [0-9]{4} ms" "however long it took"
 
 # killed again and again: pauses grow, service resumes
@@ -270,10 +266,10 @@ while [ "$(now_ms)" -lt $end ]; do
 done
 below $killed 12 "a daemon that dies every 50 ms is mounted again ever more slowly"
 ok "but not never" [ $killed -ge 4 ]
-ok "and in the end it serves" wait_until 20 serves
-is "$(mounts)" 1 "once"
+ok "and in the end it serves" wait_until 20 mount_serves
+is "$(mount_height)" 1 "once"
 sleep 1.1
-before=$(owner)
+before=$(mount_owner)
 pid=$(background_pid)
 adopt "$pid"
 
@@ -283,49 +279,7 @@ echo 'raserfs 1 zzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzz' >"$RUN/FORMAT"
 kill -KILL "$pid"
 ok "a directory that is another run's is not mounted again" wait_until 20 dead "$super"
 like "$(tail -n 3 "$S/log")" "is another run by now; leaving" "and the log says why"
-is "$(mounts)" 0 "nothing is left mounted"
+is "$(mount_height)" 0 "nothing is left mounted"
 cp "$S/FORMAT" "$RUN/FORMAT"
 
-# ---- raser run ----
-
-new_run steal_after=60 max_failures=0 grace=2 low.memory=0 medium.memory=0 high.memory=0 agent.sandbox=none \
-	agent.checkpoint_every=0 || exit
-tasks 60 r >"$S/r.jsonl"
-"$top/raser" submit "$RUN" "$S/r.jsonl" >/dev/null
-"$top/raser" run "$RUN" --mount "$S/visible" --agents low=3 -- sh -c 'echo $$ >>"$RASER_RESULTS/pid"; sleep 0.4' \
-	>"$S/out" 2>&1 &
-run=$!
-extra_pids+=("$run")
-M=$S/visible
-wait_until 20 serves
-super=$(awk '{ print $4 }' "/proc/$(background_pid)/stat")
-ok "raser run: its raserfs has a supervisor" grep -q raserfs-super "/proc/$super/comm"
-# both at once; the supervisor alone, then the daemon; the daemon alone
-for how in both both orphan serving; do
-	before=$(owner)
-	pid=$(background_pid)
-	super=$(stat_field "$pid" 4)
-	case $how in
-	both) kill -KILL "$super" "$pid" ;;
-	orphan)
-		kill -KILL "$super"
-		sleep 1.5 # longer than what is nobody's may live
-		is "$(owner)" "$before" "raser run: a daemon without its supervisor serves on"
-		kill -KILL "$pid"
-		;;
-	serving) kill -KILL "$pid" ;;
-	esac
-	ok "raser run: kill -9 ($how), and it is mounted again" wait_until 10 is_back "$before"
-	is "$(mounts)" 1 "once"
-	sleep 1.2
-done
-wait "$run"
-is $? 0 "raser run goes on to the end"
-like "$(cat "$S/out")" "60 of 60 tasks done" "with every task done"
-like "$(cat "$S/out")" "raserfs    died and was mounted again 4 times" "and says how often"
-like "$(cat "$S/out")" "raserfs died \([^ ]* \(pid [0-9]+\) was killed by signal 9\); mounted again as" "and when"
-like "$(grep ^attempts "$S/out")" " 0 retried, 0 lost, [0-9]+ freed, 0 failed" "nothing is counted against a task"
-is "$(find "$RUN/chain" -name '*.end' -exec readlink {} + | grep -c ':d:')" 60 "each accepted once"
-is "$(cat "$RUN"/results/r*/out/pid | sort -u | wc -l)" 60 "by the agent that had begun it"
-is "$(mounts)" 0 "and nothing is left"
 plan
