@@ -66,6 +66,8 @@ mount_tests = \
 	tests/mount/1450-large.t \
 	tests/mount/1500-limits.t \
 	tests/mount/1600-remount.t \
+	tests/mount/1620-supervise.t \
+	tests/mount/1630-run-supervise.t \
 	tests/mount/1650-plugins.t \
 	tests/mount/1700-chaos.t \
 	tests/mount/1900-chaos-tool.t \

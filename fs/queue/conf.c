@@ -41,6 +41,8 @@ static const struct key run_keys[] = {
 	  "seconds from SIGTERM to an agent until its task is given back, checkpoint included", NULL },
 	{ "receipts", KIND_SECONDS, offsetof(struct conf, receipts_ms), 0, "600",
 	  "seconds for which new/ shows what became of a submission", NULL },
+	{ "wedged_after", KIND_SECONDS, offsetof(struct conf, wedged_after_ms), 0, "30",
+	  "seconds after which a raserfs that does not serve is replaced, at least 2; 0 = never", NULL },
 	{ NULL, KIND_COUNT, 0, 0, NULL, NULL, NULL } /* end of table */
 };
 
@@ -317,6 +319,9 @@ conf_parse(struct conf *conf, const char *text, struct err *err)
 		return err_set(err, -ENOMEM, "raser.ini: out of memory");
 	if (lost_tier(conf, text, err))
 		return -EINVAL;
+	/* a loop turns a few times a second, and a busy machine may be late */
+	if (conf->wedged_after_ms && conf->wedged_after_ms < 2000)
+		return err_set(err, -EINVAL, "raser.ini: wedged_after must be 0 or at least 2 seconds");
 	if (!conf->ntiers)
 		return err_set(err, -EINVAL, "raser.ini: it names no [tier NAME]");
 	if (conf->tiers[conf->ntiers - 1].failures != FAILURES_ALL)

@@ -37,6 +37,7 @@ struct conf {
 	int64_t retry_delay_ms;
 	int64_t grace_ms;
 	int64_t receipts_ms;
+	int64_t wedged_after_ms; /* 0 = never */
 	int64_t max_failures; /* 0 = never give up */
 	int64_t max_losses;
 	int ntiers;

@@ -434,6 +434,15 @@ end_standing(struct queue *q, struct standings *s, struct now now)
 	return failed;
 }
 
+static int64_t
+freed_by_restart(struct queue *q)
+{
+	pthread_mutex_lock(&q->lock);
+	int64_t n = q->stats.why[WHY_RESTART];
+	pthread_mutex_unlock(&q->lock);
+	return n;
+}
+
 /* Owners whose process is gone: find all of their claims, end them, unlink their beats. */
 static void
 bury_proven(struct queue *q, struct standings *s, struct now now)
@@ -446,8 +455,15 @@ bury_proven(struct queue *q, struct standings *s, struct now now)
 		if (q->watch.owners[i].verdict == DEAD_PROVEN)
 			memcpy(dead[n++], q->watch.owners[i].owner, OWNER_TEXT);
 	pthread_mutex_unlock(&q->watch_lock);
-	if (!n || queue_refresh(q, now, 0, 1) < 0 || end_standing(q, s, now))
+	if (!n)
 		return;
+	int64_t before = freed_by_restart(q);
+	if (queue_refresh(q, now, 0, 1) < 0 || end_standing(q, s, now))
+		return;
+	int64_t freed = freed_by_restart(q) - before;
+	if (freed)
+		log_info("%lld claims of daemons that died on this machine were freed and may be taken "
+			 "up again", (long long)freed);
 	pthread_mutex_lock(&q->watch_lock);
 	for (size_t i = 0; i < n; i++)
 		watch_bury(&q->watch, dead[i]);

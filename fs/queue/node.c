@@ -77,20 +77,26 @@ pid_namespace(void)
 	return stat("/proc/self/ns/pid", &st) < 0 ? 0 : (uint64_t)st.st_ino;
 }
 
-/* The start time of a process, or 0 when it cannot be read: proc(5), stat, field 22. */
+/* The start time of a process, or 0 when it cannot be read: proc(5), stat, field 22. *over: nothing of
+ * it runs any more, and only its parent has not asked yet. */
 static uint64_t
-process_start(long pid)
+process_start(long pid, bool *over)
 {
 	char path[64];
 	char line[1024];
+	char state = '?';
+	long threads = 0;
 	unsigned long long start = 0;
 
+	*over = false;
 	snprintf(path, sizeof(path), "/proc/%ld/stat", pid);
 	read_line(path, line, sizeof(line));
 	const char *p = strrchr(line, ')'); /* the name may hold blanks and brackets */
-	if (!p || sscanf(p + 1, " %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s"
-				" %*s %*s %*s %*s %llu", &start) != 1)
+	if (!p || sscanf(p + 1, " %c %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s"
+				" %*s %ld %*s %llu", &state, &threads, &start) != 3)
 		return 0;
+	/* the first thread may have ended while another hangs in the storage */
+	*over = state == 'Z' && threads <= 1;
 	return start;
 }
 
@@ -99,6 +105,7 @@ node_text(struct node *node)
 {
 	char host[72] = "";
 	char boot[40];
+	bool over;
 
 	gethostname(host, sizeof(host) - 1);
 	read_line("/proc/sys/kernel/random/boot_id", boot, sizeof(boot));
@@ -107,7 +114,7 @@ node_text(struct node *node)
 		 "owner %s\nhost %s\nboot %s\npidns %llu\npid %ld\nstart %llu\nversion %s\n"
 		 "agents %-*.*s\n",
 		 node->owner, host, boot, (unsigned long long)pid_namespace(), (long)getpid(),
-		 (unsigned long long)process_start(getpid()), PACKAGE_VERSION, NODE_NOTE - 1,
+		 (unsigned long long)process_start(getpid(), &over), PACKAGE_VERSION, NODE_NOTE - 1,
 		 NODE_NOTE - 1, node->note);
 }
 
@@ -238,12 +245,14 @@ node_is_here(const struct node_info *info)
 static bool
 is_proven_dead(const struct node_info *info)
 {
+	bool over;
+
 	if (!node_is_here(info))
 		return false;
 	if (kill((pid_t)info->pid, 0) < 0 && errno == ESRCH)
 		return true;
-	uint64_t start = process_start(info->pid);
-	return start && info->start && start != info->start;
+	uint64_t start = process_start(info->pid, &over);
+	return start && info->start && (over || start != info->start);
 }
 
 void

@@ -273,6 +273,12 @@ queue_path(const struct queue *q)
 	return q->path;
 }
 
+const char *
+queue_uuid(const struct queue *q)
+{
+	return q->uuid;
+}
+
 void
 queue_owner(struct queue *q, char owner[OWNER_TEXT])
 {

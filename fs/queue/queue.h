@@ -53,6 +53,9 @@ const struct conf *
 queue_conf(const struct queue *q);
 const char *
 queue_path(const struct queue *q);
+/* The run's unique name, from FORMAT. */
+const char *
+queue_uuid(const struct queue *q);
 /* The owner now; it changes when a verdict went against it. */
 void
 queue_owner(struct queue *q, char owner[OWNER_TEXT]);

@@ -9,7 +9,7 @@
 #include <errno.h>
 #include <string.h>
 
-enum { AT_ONCE_MS = 2000, CANCEL_TRIES = 32, SYNCS = 4, TRY_AGAIN_MS = 1000 };
+enum { AT_ONCE_MS = 2000, CANCEL_TRIES = 32, SYNCS = 4, TRY_AGAIN_MS = 1000, RETAKE_MS = 1000 };
 
 /* ---- durability ---- */
 
@@ -126,6 +126,9 @@ record_end(struct queue *q, struct task *t, unsigned attempt, const struct end *
 	bool died = e->reason == WHY_CRASH || e->reason == WHY_OOM || e->reason == WHY_EXIT;
 	if (e->reason == WHY_NOT_ITS_FAULT)
 		wait_add(q, t, q->conf.retry_delay_ms, true, now);
+	else if (e->reason == WHY_RESTART)
+		/* its agent lives, it may be, and takes it up again by its name */
+		wait_add(q, t, RETAKE_MS, false, now);
 	else if (died && !strcmp(e->owner, q->node.owner) && others_may_take(q, t->counts.level))
 		/* the next attempt had better be made elsewhere, for a while */
 		wait_add(q, t, q->conf.steal_after_ms, false, now);
