@@ -63,11 +63,11 @@ parse(char *line, struct mount_entry *e, int *parent, char **point)
 	return e->id > 0;
 }
 
-bool
-mountinfo_top(const char *path, struct mount_entry *top)
+static bool
+top_of(const char *file, const char *path, struct mount_entry *top)
 {
 	static _Thread_local struct mount_entry e; /* of paths, a page */
-	FILE *f = fopen(mountinfo, "re");
+	FILE *f = fopen(file, "re");
 	char *line = NULL;
 	char *point;
 	size_t cap = 0;
@@ -87,6 +87,21 @@ mountinfo_top(const char *path, struct mount_entry *top)
 	if (f)
 		fclose(f);
 	return top->id;
+}
+
+bool
+mountinfo_top(const char *path, struct mount_entry *top)
+{
+	return top_of(mountinfo, path, top);
+}
+
+bool
+mountinfo_top_of(pid_t pid, const char *path, struct mount_entry *top)
+{
+	char file[64];
+
+	snprintf(file, sizeof(file), "/proc/%ld/mountinfo", (long)pid);
+	return top_of(file, path, top);
 }
 
 int

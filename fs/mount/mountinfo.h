@@ -7,6 +7,7 @@
 
 #include <limits.h>
 #include <stdbool.h>
+#include <sys/types.h>
 
 struct mount_entry {
 	int id;		/* of this mount, in this boot; 0 = nothing is mounted there */
@@ -18,6 +19,10 @@ struct mount_entry {
 /* The topmost mount at a path as realpath(3) gives it. False, and id is 0, when there is none. */
 bool
 mountinfo_top(const char *path, struct mount_entry *e);
+
+/* The same in the mount namespace of another process. */
+bool
+mountinfo_top_of(pid_t pid, const char *path, struct mount_entry *e);
 
 /* A descriptor on which poll(2) tells POLLPRI, once for each time, that this namespace's mounts have
  * changed. -1 where there is none. */
