@@ -64,11 +64,11 @@ declare -A saying=(
 
 # storm TASKS FAULT...: one after the other, each with so many tasks
 storm() {
-	local k fault n=$1
+	local k fault n=$1 before=$nfailed
 	shift
 	shared_run storm
 	for ((k = 1; k <= clients; k++)); do ok "client $k mounts" up "$k"; done
-	[ "$nfailed" = 0 ] || give_up
+	[ "$nfailed" = "$before" ] || give_up
 	for ((k = 1; k <= clients; k++)); do start_agents "$k"; done
 	for fault in "$@"; do
 		wave "${saying[$fault]}" "$n" "$fault"

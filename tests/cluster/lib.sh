@@ -164,13 +164,18 @@ audit() {
 }
 
 # What agents were told, against each other: no task was accepted twice, and each that is done was
-# told so or, when the answer was lost with a mount, may have been.
+# told so or, when the answer was lost with a mount or the agent with its machine, may have been.
 judge_answers() {
 	cat "$logs"/agents.? >"$scratch/answers"
 	is "$(grep ' done$' "$scratch/answers" | cut -d @ -f 1 | sort | uniq -d)" "" "no task was accepted twice"
-	is "$(awk -v n="$ntold" '$2 == "done" || $2 == "unknown" { sub(/@.*/, ""); seen[$1] = 1 }
-		END { for (i = 1; i <= n; i++) if (!(("t" i) in seen)) print "t" i }' "$scratch/answers")" \
-		"" "every task was accepted from somebody"
+	is "$(awk -v n="$ntold" '
+		$2 == "took" { open[$1] = 1; next }
+		{ delete open[$1] }
+		$2 == "done" || $2 == "unknown" { sub(/@.*/, ""); seen[$1] = 1 }
+		END {
+			for (name in open) { sub(/@.*/, "", name); seen[name] = 1 }
+			for (i = 1; i <= n; i++) if (!(("t" i) in seen)) print "t" i
+		}' "$scratch/answers")" "" "every task was accepted from somebody"
 	is "$(grep '^#' "$scratch/answers" | grep -v ' 0 failed')" "" "no agent met an error that it may not meet"
 	diag "$(awk '{ n[$2]++ } END { for (w in n) if (w != "") printf "%s %d  ", w, n[w] }' \
 		<(grep -v '^#' "$scratch/answers"))"

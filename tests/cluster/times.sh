@@ -21,7 +21,7 @@ one_kept() {
 	node "$1" 'for i in 1 2 3 4 5; do
 		left=$(ls -d $OWN/q/leases/* $OWN/q/pending/* 2>/dev/null)
 		[ -n "$left" ] || break
-		for f in $left; do mv $f $OWN/q/cancelled/; done
+		for f in $left; do mv $f $OWN/q/cancelled/ 2>/dev/null; done
 		sleep 1.1 # a listing is fresh once a second
 	done'
 	node "$1" "echo '{\"id\":\"$2\"}' >\$OWN/q/new/$2" && keep "$1" "$2"
