@@ -22,7 +22,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { FILES_WANTED = 65536 };
+enum { FILES_WANTED = 65536, FAREWELL_MS = 1000 };
 
 struct options {
 	char *run, *mountpoint;
@@ -232,6 +232,7 @@ say_ready(void)
 		return;
 	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
 
+	log_flush(FAREWELL_MS); /* what was said so far is for who started us */
 	if (null >= 0) {
 		dup2(null, STDIN_FILENO);
 		dup2(null, STDOUT_FILENO);
@@ -267,6 +268,11 @@ serve_run(struct options *o, struct fuse_args *args, struct mount *m)
 	sigaddset(&set, SIGHUP);
 	sigaddset(&set, SIGPIPE);
 	pthread_sigmask(SIG_BLOCK, &set, NULL);
+	int rc = log_in_background();
+	if (rc) {
+		fprintf(stderr, "raserfs: no thread can be started: %s\n", strerror(-rc));
+		return 1;
+	}
 
 	m->q = queue_open(o->run, &qo, now_read(), &err);
 	if (!m->q) {
@@ -280,7 +286,7 @@ serve_run(struct options *o, struct fuse_args *args, struct mount *m)
 	for (char *p = source + 10; *p; p++)
 		if ((*p == ',' && strcmp(p, ",subtype=raserfs") != 0) || *p == '\\')
 			*p = '_';
-	int rc = fuse_opt_add_arg(args, source);
+	rc = fuse_opt_add_arg(args, source);
 	if (!rc)
 		m->se = fuse_session_new(args, &mount_ops, sizeof(mount_ops), m);
 	if (m->se && fuse_session_mount(m->se, o->mountpoint) == 0) {
