@@ -14,6 +14,7 @@ unit_tests = \
 	tests/unit/checkpoint.t \
 	tests/unit/store.t \
 	tests/unit/crash.t \
+	tests/unit/storage.t \
 	# end of unit tests
 tests_unit_agent_t_SOURCES = tests/unit/agent.c $(TAP) agentd/activity.c agentd/control.c agentd/process/job.c \
 	agentd/plugin.c agentd/trajectory.c
@@ -22,7 +23,8 @@ tests_unit_names_t_SOURCES = tests/unit/names.c $(TAP)
 tests_unit_names_t_LDADD = $(QUEUE_LIBS)
 tests_unit_chain_t_SOURCES = tests/unit/chain.c $(TAP)
 tests_unit_chain_t_LDADD = $(QUEUE_LIBS)
-tests_unit_fault_t_SOURCES = tests/unit/fault.c $(TAP)
+FAULTS = tests/faults.c tests/faults.h
+tests_unit_fault_t_SOURCES = tests/unit/fault.c $(TAP) $(FAULTS)
 tests_unit_fault_t_LDADD = $(QUEUE_LIBS)
 tests_unit_ingest_t_SOURCES = tests/unit/ingest.c $(TAP)
 tests_unit_ingest_t_LDADD = $(QUEUE_LIBS)
@@ -36,6 +38,8 @@ tests_unit_checkpoint_t_SOURCES = tests/unit/checkpoint.c $(TAP) $(TREES)
 tests_unit_checkpoint_t_LDADD = $(CHECKPOINT_LIBS) $(QUEUE_LIBS)
 tests_unit_store_t_SOURCES = tests/unit/store.c $(TAP) $(TREES)
 tests_unit_store_t_LDADD = $(CHECKPOINT_LIBS) $(QUEUE_LIBS)
+tests_unit_storage_t_SOURCES = tests/unit/storage.c $(TAP) $(FAULTS)
+tests_unit_storage_t_LDADD = $(QUEUE_LIBS)
 tests_unit_crash_t_SOURCES = tests/unit/crash.c $(TAP) $(TREES)
 tests_unit_crash_t_LDADD = $(CHECKPOINT_LIBS) $(QUEUE_LIBS)
 tests_unit_crash_t_LDFLAGS = $(AM_LDFLAGS) \

@@ -217,12 +217,41 @@ chain_read(struct disk *disk, const char *path, char text[LINK_TEXT])
 	return 0;
 }
 
+static int
+longer(int wait)
+{
+	return wait < 1000 ? wait * 2 : 1000;
+}
+
 int
-chain_cas(struct disk *disk, const char *path, const char *text, char found[LINK_TEXT])
+chain_read_patiently(struct disk *disk, const char *path, char text[LINK_TEXT])
+{
+	for (int wait = 10;; wait = longer(wait)) {
+		int rc = chain_read(disk, path, text);
+
+		if (rc != -EIO || disk_is_away(disk) || atomic_load(&disk->stopping))
+			return rc;
+		disk_pause(disk, wait);
+	}
+}
+
+/* The directory of a create is missing. 0: it is there now; else as a create that failed so. */
+static int
+make_dir(struct disk *disk, const char *dir)
+{
+	int rc = dir ? disk_mkdir(disk, dir) : -ENOENT;
+
+	return rc == -EEXIST ? 0 : rc;
+}
+
+int
+chain_cas_in(struct disk *disk, const char *dir, const char *path, const char *text,
+	     char found[LINK_TEXT])
 {
 	bool unknown = false; /* a create of ours may still arrive */
+	bool dir_made = false;
 
-	for (int wait = 10;; wait = wait < 2000 ? wait * 2 : 2000) {
+	for (int wait = 10;; wait = longer(wait)) {
 		int made = disk_symlink(disk, text, path);
 		int seen = chain_read(disk, path, found);
 
@@ -230,16 +259,29 @@ chain_cas(struct disk *disk, const char *path, const char *text, char found[LINK
 
 		if (!seen)
 			return strcmp(found, text) == 0;
-		if (seen == -ENOENT && is_clean_failure(made) && !unknown)
+		if (seen == -ENOENT && made == -ENOENT && !dir_made) {
+			made = make_dir(disk, dir);
+			dir_made = !made;
+			if (dir_made)
+				continue;
+		}
+		/* where there is no directory no create waits, nor can one arrive */
+		if (seen == -ENOENT && is_clean_failure(made) && (!unknown || made == -ENOENT))
+			return made;
+		/* a directory that lets nobody in: neither can we see, nor have we been there */
+		if (seen == -EACCES && made == -EACCES && !unknown)
 			return made;
 		/* unknown: the very same create again, and nothing else, until it is answered */
 		if (atomic_load(&disk->stopping))
 			return -EINPROGRESS;
-		if (wait >= 80)
-			log_warnx("%s: no answer from the storage (create: %s, read: %s); "
-				  "repeating", path, strerror(-made), strerror(-seen));
 		disk_pause(disk, wait);
 	}
+}
+
+int
+chain_cas(struct disk *disk, const char *path, const char *text, char found[LINK_TEXT])
+{
+	return chain_cas_in(disk, NULL, path, text, found);
 }
 
 void

@@ -128,6 +128,8 @@ node_join(struct node *node, struct disk *disk, int64_t wall)
 	int rc = disk_create(disk, path, node->text, strlen(node->text));
 	if (!rc)
 		rc = disk_touch(disk, path, node->second);
+	if (rc)
+		disk_unlink(disk, path); /* or each try would leave a beat behind that nobody beats */
 	return rc;
 }
 
@@ -298,9 +300,10 @@ format_text(char *buf, size_t size, const char *uuid)
 static bool
 format_holds(struct watch *w)
 {
-	char uuid[UUID_TEXT];
+	char text[128];
 
-	return format_read(w->disk, uuid) == 0 && !strcmp(uuid, w->uuid);
+	format_text(text, sizeof(text), w->uuid);
+	return disk_home(w->disk, text) >= 0;
 }
 
 static void
