@@ -69,6 +69,8 @@ mount_tests = \
 	tests/mount/1600-remount.t \
 	tests/mount/1650-plugins.t \
 	tests/mount/1700-chaos.t \
+	tests/mount/2200-storage.t \
+	tests/mount/2210-idle.t \
 	# end of mount tests
 
 # shell tests of the plugins, which need no mount
