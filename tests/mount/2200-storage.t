@@ -14,9 +14,9 @@ mkdir "$S/disk"
 mount -t tmpfs -o size=4m,nr_inodes=900 small "$S/disk" || skip_all "no tmpfs can be mounted"
 restore+=("umount -l $S/disk")
 
-# disk_run [KEY=VALUE...]: a new run on the small disk
+# disk_run: a new run on the small disk
 disk_run() {
-	new_run steal_after=6 max_failures=0 "$@"
+	new_run steal_after=6 max_failures=0
 	mv "$RUN" "$S/disk/run$nruns"
 	RUN=$S/disk/run$nruns
 }
@@ -82,9 +82,9 @@ for what in bytes inodes; do
 	claim $what
 	if [ $what = bytes ]; then
 		dd if=/dev/zero of="$S/disk/fill" bs=4k 2>/dev/null
-		while echo x 2>/dev/null >"$S/disk/fill$((i++))"; do :; done
+		while echo x 2>/dev/null >"$S/disk/fill$i"; do i=$((i + 1)); done
 	else
-		while : 2>/dev/null >"$S/disk/fill$((i++))"; do :; done
+		while : 2>/dev/null >"$S/disk/fill$i"; do i=$((i + 1)); done
 	fi
 	is "$(df --output=avail "$S/disk" | tail -n 1 | tr -d ' ')$(df --output=iavail "$S/disk" | tail -n 1 | tr -d ' ')" \
 		"$([ $what = bytes ] && echo "0$(df --output=iavail "$S/disk" | tail -n 1 | tr -d ' ')" || echo "$(df --output=avail "$S/disk" | tail -n 1 | tr -d ' ')0")" \
