@@ -8,6 +8,8 @@
 
 #include "loop.h"
 
+#include "mountinfo.h"
+
 #include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -286,9 +288,9 @@ beat_soon(struct loop *l)
 /* ---- the loop ---- */
 
 static int
-add_fd(int epoll_fd, int fd)
+add_fd(int epoll_fd, int fd, uint32_t events)
 {
-	struct epoll_event e = { .events = EPOLLIN, .data.fd = fd };
+	struct epoll_event e = { .events = events, .data.fd = fd };
 
 	return epoll_ctl(epoll_fd, EPOLL_CTL_ADD, fd, &e);
 }
@@ -333,6 +335,7 @@ start_leaving(struct loop *l)
 		l->leave_at = now.boot_ms; /* a second signal: at once */
 		return;
 	}
+	tell_leaving(&m->supervised);
 	queue_leave(m->q);
 	park_fail(m, -1, EAGAIN);
 	opendir_answer(m, now.boot_ms, true);
@@ -420,7 +423,17 @@ may_leave(struct loop *l, int64_t now_ms)
 	return (queue_held(m->q) == 0 && work_is_idle(m)) || l->leave_at <= now_ms;
 }
 
-static void
+/* The connection has ended, and yet nobody has unmounted it: it was broken off. */
+static bool
+is_broken(const struct mount *m)
+{
+	struct mount_entry top;
+
+	return m->minor && mountinfo_top(m->mountpoint, &top) && top.fuse && top.minor == m->minor;
+}
+
+/* 0, or -ECONNABORTED. */
+static int
 run(struct loop *l)
 {
 	struct mount *m = l->m;
@@ -436,6 +449,7 @@ run(struct loop *l)
 		mind_the_gap(l, now, last);
 		last = now.boot_ms;
 		atomic_store(&m->last_turn, now.boot_ms);
+		tell_turn(&m->supervised, now.boot_ms);
 		if (leaving && may_leave(l, now.boot_ms))
 			break;
 		if (atomic_exchange(&m->attention, false) || due <= now.boot_ms)
@@ -454,12 +468,15 @@ run(struct loop *l)
 			} else if (events[i].data.fd == queue_wake_fd(m->q)) {
 				queue_woken(m->q);
 				atomic_store(&m->attention, true);
+			} else if (events[i].data.fd == m->supervised.fd) {
+				tell_alone(&m->supervised);
 			} else if (serve(m, &buf)) {
 				alive = false;
 			}
 		}
 	}
 	free(buf.mem);
+	return !atomic_load(&m->leaving) && is_broken(m) ? -ECONNABORTED : 0;
 }
 
 int
@@ -481,10 +498,13 @@ loop_run(struct mount *m)
 	sigaddset(&set, SIGHUP);
 	l.signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 	l.epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-	int rc = l.signal_fd < 0 || l.epoll_fd < 0 || add_fd(l.epoll_fd, l.signal_fd) ||
-				 add_fd(l.epoll_fd, m->refresh_fd) ||
-				 add_fd(l.epoll_fd, queue_wake_fd(m->q)) ||
-				 add_fd(l.epoll_fd, fuse_session_fd(m->se)) ?
+	/* of the supervisor nothing is read; only its end is told */
+	int rc = l.signal_fd < 0 || l.epoll_fd < 0 || add_fd(l.epoll_fd, l.signal_fd, EPOLLIN) ||
+				 add_fd(l.epoll_fd, m->refresh_fd, EPOLLIN) ||
+				 add_fd(l.epoll_fd, queue_wake_fd(m->q), EPOLLIN) ||
+				 add_fd(l.epoll_fd, fuse_session_fd(m->se), EPOLLIN) ||
+				 (m->supervised.fd >= 0 &&
+				  add_fd(l.epoll_fd, m->supervised.fd, 0)) ?
 			 -errno :
 			 0;
 	struct now now = now_read();
@@ -495,7 +515,7 @@ loop_run(struct mount *m)
 		rc = -pthread_create(&l.beat, NULL, beat, &l);
 	beating = !rc;
 	if (!rc)
-		run(&l);
+		rc = run(&l);
 	atomic_store(&m->leaving, true);
 	queue_leave(m->q);
 	park_fail(m, -1, EAGAIN);

@@ -21,6 +21,7 @@
 
 #include "clock.h"
 #include "queue.h"
+#include "supervise.h"
 
 /* ---- tree.c: names and node ids ---- */
 
@@ -352,6 +353,9 @@ struct mount {
 	bool claim_on_open;
 	int64_t grace_ms;
 	int64_t patience_ms; /* half of the kernel's request timeout; 0 = none */
+	struct supervised supervised; /* the loop's */
+	const char *mountpoint; /* NULL: on a descriptor, by somebody else */
+	unsigned minor;		/* of its device, the number of the connection; 0 = not known */
 	atomic_bool leaving;
 	atomic_llong last_turn; /* boot ms of the serving loop */
 	int refresh_fd;		/* eventfd: somebody wants a refresh */

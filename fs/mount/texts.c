@@ -61,6 +61,7 @@ static const char *const call_purpose[DISK_CALLS] = {
 	[DISK_TOUCH] = "touching its beat",  [DISK_CREATE] = "making a file",
 	[DISK_AMEND] = "writing its beat",   [DISK_READ] = "reading a file",
 	[DISK_IMPORT] = "writing a batch",   [DISK_SYNC] = "syncing",
+	[DISK_RMDIR] = "removing a directory",
 };
 
 void
@@ -149,6 +150,12 @@ write_status(struct mount *m, FILE *f)
 		fprintf(f, ", %.1f done an hour", (double)s.ends[END_DONE] * 3600 / uptime(m));
 	fputc('\n', f);
 	fprintf(f, "living daemons %zu\n", queue_nodes(m->q, nodes, 256));
+	if (m->supervised.restarts)
+		fprintf(f, "mounted again %d times", m->supervised.restarts);
+	if (m->supervised.before[0])
+		fprintf(f, "; the one before: %s", m->supervised.before);
+	if (m->supervised.restarts)
+		fputc('\n', f);
 	if (s.paused)
 		fputs("attempts die at once on this node: no claims here for now\n", f);
 	write_storage(m, &s.storage, f);
@@ -190,7 +197,7 @@ write_json(struct mount *m, FILE *f)
 		json_object_set_new(calls, disk_call_names[i], json_integer((json_int_t)s.calls[i]));
 	json_t *all = json_pack(
 		"{s:s, s:s, s:s, s:f, s:I, s:i, s:o, s:I, s:o, s:o, s:o, s:I, s:I, s:o, s:i, s:b, s:f, s:f,"
-		" s:I, s:f, s:f, s:o}",
+		" s:I, s:f, s:f, s:i, s:s, s:o}",
 		"run", queue_path(m->q), "owner", owner, "version", PACKAGE_VERSION, "uptime",
 		uptime(m), "total", (json_int_t)total(&s), "batches", s.batches, "tasks", tasks,
 		"moved_up", (json_int_t)s.elevated, "tiers", tiers, "ends", ends, "reasons",
@@ -199,7 +206,8 @@ write_json(struct mount *m, FILE *f)
 		"steal_after", (double)m->conf->steal_after_ms / 1000, "grace",
 		(double)m->conf->grace_ms / 1000, "resumed", (json_int_t)s.resumed, "redo_seconds",
 		(double)s.redo_ms / 1000, "redo_max_seconds", (double)s.redo_max_ms / 1000,
-		"storage", storage_json(&s.storage));
+		"restarts", m->supervised.restarts, "died", m->supervised.before, "storage",
+		storage_json(&s.storage));
 	if (all) {
 		json_dumpf(all, f, JSON_INDENT(1));
 		fputc('\n', f);
@@ -251,6 +259,8 @@ write_metrics(struct mount *m, FILE *f)
 	fprintf(f, "raser_resumed_total %lld\n", (long long)s.resumed);
 	metric(f, "raser_redo_seconds_total", "counter", "Work that was lost with an attempt.");
 	fprintf(f, "raser_redo_seconds_total %.3f\n", (double)s.redo_ms / 1000);
+	metric(f, "raser_restarts_total", "counter", "How often the supervisor has mounted again.");
+	fprintf(f, "raser_restarts_total %d\n", m->supervised.restarts);
 	metric(f, "raser_storage_well", "gauge", "0 while calls fail or are not answered.");
 	fprintf(f, "raser_storage_well %d\n", s.storage.mood == DISK_WELL);
 	metric(f, "raser_storage_calls_total", "counter", "Calls on the run directory.");

@@ -153,6 +153,30 @@ int
 chain_fold(struct disk *disk, const char *bay, const char *name, unsigned attempt, bool has_end,
 	   int base, struct fold *fold);
 
+/* How a task stood when its links were packed into a seal (seal.h): over, done, failed or
+ * cancelled. What it says of its attempt and those below is final; links below are not read. */
+struct sealed {
+	int64_t time;
+	unsigned attempt; /* 0: the task is not sealed */
+	int16_t failures, losses;
+	int8_t level;
+	char outcome, reason;
+};
+
+/* chain_fold() for a task that may have been sealed: under may be NULL, or say that it was not. */
+int
+chain_fold_sealed(struct disk *disk, const char *bay, const char *name, unsigned attempt,
+		  bool has_end, int base, const struct sealed *under, struct fold *fold);
+
+/* What one link says by itself, if that decides: false for a claim of an agent and for what cannot
+ * be parsed. Pure. */
+bool
+fold_link(unsigned attempt, enum link_kind kind, const char *text, struct fold *fold);
+
+/* The state that a seal tells of. Pure. */
+void
+fold_sealed(const struct sealed *s, struct fold *fold);
+
 /*
  * The counters after an attempt that ended so, and the outcome once limits are applied: a
  * retry or a loss that reaches max_failures or max_losses is failed. Pure.

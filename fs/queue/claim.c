@@ -96,6 +96,7 @@ queue_claim(struct queue *q, int64_t serial, unsigned attempt, int tier,
 
 	place_bay(&p, bay);
 	rc = claim_cas(q, bay, t.name, attempt, text, found);
+	bool sealed = rc == 1 && seal_overrules(q, &p, serial, attempt);
 
 	pthread_mutex_lock(&q->lock);
 	struct lease *l = lease_find(q, serial, attempt);
@@ -105,7 +106,7 @@ queue_claim(struct queue *q, int64_t serial, unsigned attempt, int tier,
 		       row.attempt == attempt;
 	bool orphan = !current || !q->joined || strcmp(c.owner, q->node.owner) != 0;
 	p.entry->bays[p.bay].exists |= rc >= 0;
-	if (rc == 1) {
+	if (rc == 1 && !sealed) {
 		lease_hold(q, l);
 		l->seq = c.seq;
 		l->since_boot = l->touched_boot = l->looked_boot = now.boot_ms;
@@ -123,6 +124,8 @@ queue_claim(struct queue *q, int64_t serial, unsigned attempt, int tier,
 		memcpy(grant->name, t.name, sizeof(grant->name));
 		queue_event(q, "%s@%u claimed by %s[%ld] for %s", t.name, attempt, by->comm,
 			    by->pid, q->conf.tiers[tier].name);
+		if (!orphan)
+			told(q, serial, attempt, "claim", 0, now);
 	} else {
 		lease_drop(q, l);
 		t.state = TASK_PENDING;
@@ -135,6 +138,11 @@ queue_claim(struct queue *q, int64_t serial, unsigned attempt, int tier,
 	}
 	pthread_cond_broadcast(&q->settled);
 	pthread_mutex_unlock(&q->lock);
+	if (sealed) {
+		/* the name was removed because the task is over */
+		bay_merge(q, p.entry, p.bay, now);
+		return -EBUSY;
+	}
 	if (rc == 1 && orphan) {
 		/* the verdict fell while the create was on its way: ended, never granted */
 		settle(q, serial, attempt, END_FREED, WHY_RESTART, NULL, now);
@@ -306,6 +314,7 @@ queue_touch(struct queue *q, int64_t serial, unsigned attempt, struct now now)
 		l->touched_boot = now.boot_ms;
 		l->touched_wall = now.wall_s;
 	}
+	told(q, serial, attempt, "touch", rc, now);
 	pthread_mutex_unlock(&q->lock);
 	return rc;
 }
@@ -319,6 +328,7 @@ queue_note(struct queue *q, int64_t serial, unsigned attempt, const char *text, 
 	int rc = holder(q, serial, attempt, now, &l);
 	if (!rc)
 		snprintf(l->note, sizeof(l->note), "%s", text);
+	told(q, serial, attempt, "note", rc, now);
 	pthread_mutex_unlock(&q->lock);
 	return rc;
 }
@@ -336,6 +346,7 @@ queue_resumed(struct queue *q, int64_t serial, unsigned attempt, int64_t lost_ms
 		if (lost_ms > q->stats.redo_max_ms)
 			q->stats.redo_max_ms = lost_ms;
 	}
+	told(q, serial, attempt, "resumed", rc, now);
 	pthread_mutex_unlock(&q->lock);
 	return rc;
 }
@@ -352,6 +363,7 @@ queue_park(struct queue *q, int64_t serial, unsigned attempt, int64_t until, str
 		l->touched_boot = now.boot_ms;
 		l->touched_wall = now.wall_s;
 	}
+	told(q, serial, attempt, "park", rc, now);
 	pthread_mutex_unlock(&q->lock);
 	return rc;
 }

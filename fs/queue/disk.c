@@ -21,6 +21,7 @@ const char *const disk_call_names[DISK_CALLS] = {
 	[DISK_UNLINK] = "unlink",   [DISK_LIST] = "list",	  [DISK_STAT] = "stat",
 	[DISK_TOUCH] = "touch",	    [DISK_CREATE] = "create",	  [DISK_AMEND] = "amend",
 	[DISK_READ] = "read",	    [DISK_IMPORT] = "import",	  [DISK_SYNC] = "sync",
+	[DISK_RMDIR] = "rmdir",
 };
 
 struct posix_dir {
@@ -67,6 +68,12 @@ static int
 posix_unlink(void *ctx, const char *path)
 {
 	return result(unlinkat(root_fd(ctx), path, 0));
+}
+
+static int
+posix_rmdir(void *ctx, const char *path)
+{
+	return result(unlinkat(root_fd(ctx), path, AT_REMOVEDIR));
 }
 
 static int
@@ -367,6 +374,41 @@ posix_now(void *ctx)
 	return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
+/* The number of the mount that a descriptor is in: proc(5), fdinfo. */
+static int
+mount_id(int fd)
+{
+	char path[64];
+	char line[128];
+	int id = -1;
+
+	snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", fd);
+	FILE *f = fopen(path, "re");
+	while (f && id < 0 && fgets(line, sizeof(line), f))
+		if (sscanf(line, "mnt_id: %d", &id) != 1)
+			id = -1;
+	if (f)
+		fclose(f);
+	return id;
+}
+
+static int
+posix_mountinfo(void *ctx, char *line, size_t size)
+{
+	int want = mount_id(root_fd(ctx));
+	int id = -1;
+	FILE *f = want < 0 ? NULL : fopen("/proc/self/mountinfo", "re");
+
+	if (!f)
+		return -ENOENT;
+	/* a line too long for the buffer is read in pieces, and none but the first has a number */
+	while (id != want && fgets(line, (int)size, f))
+		if (sscanf(line, "%d", &id) != 1)
+			id = -1;
+	fclose(f);
+	return id == want ? 0 : -ENOENT;
+}
+
 static void
 posix_close(void *ctx)
 {
@@ -376,11 +418,12 @@ posix_close(void *ctx)
 
 static const struct disk_ops posix_ops = {
 	.symlink = posix_symlink, .readlink = posix_readlink, .mkdir = posix_mkdir,
-	.unlink = posix_unlink,	  .list = posix_list,	      .stat = posix_stat,
-	.touch = posix_touch,	  .create = posix_create,     .amend = posix_amend,
-	.read = posix_read,	  .import = posix_import,     .sync = posix_sync,
-	.home = posix_home,	  .locate = posix_locate,     .pause = posix_pause,
-	.now = posix_now,	  .close = posix_close,
+	.unlink = posix_unlink,	  .rmdir = posix_rmdir,	      .list = posix_list,
+	.stat = posix_stat,	  .touch = posix_touch,	      .create = posix_create,
+	.amend = posix_amend,	  .read = posix_read,	      .import = posix_import,
+	.sync = posix_sync,	  .home = posix_home,	      .locate = posix_locate,
+	.pause = posix_pause,	  .now = posix_now,	      .mountinfo = posix_mountinfo,
+	.close = posix_close,
 };
 
 int
@@ -442,6 +485,12 @@ int
 disk_unlink(struct disk *d, const char *path)
 {
 	CALL(d, DISK_UNLINK, d->ops->unlink(d->ctx, path));
+}
+
+int
+disk_rmdir(struct disk *d, const char *path)
+{
+	CALL(d, DISK_RMDIR, d->ops->rmdir(d->ctx, path));
 }
 
 int
@@ -508,4 +557,10 @@ int64_t
 disk_now(struct disk *d)
 {
 	return d->ops->now(d->ctx);
+}
+
+int
+disk_mountinfo(struct disk *d, char *line, size_t size)
+{
+	return d->ops->mountinfo ? d->ops->mountinfo(d->ctx, line, size) : -ENOENT;
 }

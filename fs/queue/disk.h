@@ -45,6 +45,7 @@ struct disk_ops {
 	int (*readlink)(void *ctx, const char *path, char *buf, size_t size);
 	int (*mkdir)(void *ctx, const char *path);
 	int (*unlink)(void *ctx, const char *path);
+	int (*rmdir)(void *ctx, const char *path);
 	/* opens the directory anew, which makes a network client revalidate it; skips . and .. */
 	int (*list)(void *ctx, const char *path, disk_entry_fn *fn, void *arg);
 	int (*stat)(void *ctx, const char *path, struct disk_stat *st);
@@ -71,14 +72,17 @@ struct disk_ops {
 	/* CLOCK_BOOTTIME in milliseconds: it counts suspend, and no clock is ever compared with
 	 * another machine's */
 	int64_t (*now)(void *ctx);
+	/* the line of /proc/self/mountinfo for where it lies; may be NULL. No call on the storage */
+	int (*mountinfo)(void *ctx, char *line, size_t size);
 	void (*close)(void *ctx);
 };
 
 enum disk_call {
 	DISK_SYMLINK, DISK_READLINK, DISK_MKDIR, DISK_UNLINK, DISK_LIST, DISK_STAT, DISK_TOUCH,
-	DISK_CREATE, DISK_AMEND, DISK_READ, DISK_IMPORT, DISK_SYNC, DISK_CALLS
+	DISK_CREATE, DISK_AMEND, DISK_READ, DISK_IMPORT, DISK_SYNC, DISK_RMDIR, DISK_CALLS
 };
 
+struct history;
 enum { DISK_THREADS = 64 };
 
 /* What the calls so far tell of the storage: health.c. */
@@ -98,6 +102,7 @@ struct disk_health {
 struct disk {
 	const struct disk_ops *ops;
 	void *ctx;
+	struct history *history; /* what is done here is said to it; NULL = to nobody */
 	atomic_ullong calls[DISK_CALLS];
 	atomic_bool stopping; /* calls that repeat until they are answered give up */
 	struct disk_health health;
@@ -134,6 +139,8 @@ int
 disk_mkdir(struct disk *d, const char *path);
 int
 disk_unlink(struct disk *d, const char *path);
+int
+disk_rmdir(struct disk *d, const char *path);
 int
 disk_list(struct disk *d, const char *path, disk_entry_fn *fn, void *arg);
 int
@@ -179,6 +186,9 @@ void
 disk_pause(struct disk *d, int ms);
 int64_t
 disk_now(struct disk *d);
+/* -ENOENT when the kernel does not show it. */
+int
+disk_mountinfo(struct disk *d, char *line, size_t size);
 
 /* Write all len bytes to fd; 0 or a negative errno. For local files as well. */
 int

@@ -125,9 +125,11 @@ be_reborn(struct queue *q, struct now now)
 	lease_each(q, abandon, NULL);
 	bool leaving = q->leaving;
 	pthread_mutex_unlock(&q->lock);
+	if (q->kind == OWNER_SEALER)
+		return -EOWNERDEAD; /* it may have stood still while others began */
 	if (leaving)
 		return -ESHUTDOWN;
-	int rc = node_join(&fresh, &q->disk, now.wall_s);
+	int rc = node_join(&fresh, &q->disk, q->kind, now.wall_s);
 	if (rc)
 		return rc;
 	pthread_mutex_lock(&q->lock);
@@ -183,12 +185,13 @@ queue_beat(struct queue *q, struct now now)
 		rc = be_reborn(q, now);
 	pthread_mutex_lock(&q->lock);
 	if (!rc) {
+		q->beat_failing = false;
 		q->last_beat = now.boot_ms;
 		q->must_beat = false;
 		queue_notify(q);
 		beat_said(q);
 	} else {
-		q->beat_troubled = true;
+		q->beat_failing = q->beat_troubled = true;
 	}
 	pthread_mutex_unlock(&q->lock);
 	return rc;
@@ -455,6 +458,15 @@ end_standing(struct queue *q, struct standings *s, struct now now)
 	return failed;
 }
 
+static int64_t
+freed_by_restart(struct queue *q)
+{
+	pthread_mutex_lock(&q->lock);
+	int64_t n = q->stats.why[WHY_RESTART];
+	pthread_mutex_unlock(&q->lock);
+	return n;
+}
+
 /* Owners whose process is gone: find all of their claims, end them, unlink their beats. */
 static void
 bury_proven(struct queue *q, struct standings *s, struct now now)
@@ -467,8 +479,15 @@ bury_proven(struct queue *q, struct standings *s, struct now now)
 		if (q->watch.owners[i].verdict == DEAD_PROVEN)
 			memcpy(dead[n++], q->watch.owners[i].owner, OWNER_TEXT);
 	pthread_mutex_unlock(&q->watch_lock);
-	if (!n || queue_refresh(q, now, 0, 1) < 0 || end_standing(q, s, now))
+	if (!n)
 		return;
+	int64_t before = freed_by_restart(q);
+	if (queue_refresh(q, now, 0, 1) < 0 || end_standing(q, s, now))
+		return;
+	int64_t freed = freed_by_restart(q) - before;
+	if (freed)
+		log_info("%lld claims of daemons that died on this machine were freed and may be taken "
+			 "up again", (long long)freed);
 	pthread_mutex_lock(&q->watch_lock);
 	for (size_t i = 0; i < n; i++)
 		watch_bury(&q->watch, dead[i]);

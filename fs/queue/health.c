@@ -43,6 +43,7 @@ is_answer(int rc)
 	case ENOTDIR:
 	case EISDIR:
 	case ELOOP:
+	case ENOTEMPTY:
 	case ENAMETOOLONG:
 	case ENOMEM: /* ours */
 		return true;

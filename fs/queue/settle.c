@@ -9,11 +9,14 @@
 #include <errno.h>
 #include <string.h>
 
-enum { AT_ONCE_MS = 2000, CANCEL_TRIES = 32, SYNCS = 4, TRY_AGAIN_MS = 1000, PATIENCE_MS = 5000 };
+enum {
+	AT_ONCE_MS = 2000, CANCEL_TRIES = 32, SYNCS = 4, TRY_AGAIN_MS = 1000, RETAKE_MS = 1000,
+	PATIENCE_MS = 5000,
+};
 
 /* What the storage says is told; but a name that is missing there says nothing of an attempt. */
 static int
-told(int rc)
+of_storage(int rc)
 {
 	return rc == -ENOENT || rc == -ENOTDIR ? -EIO : rc;
 }
@@ -57,7 +60,7 @@ bay_sync(struct queue *q, const struct place *p)
 		pthread_cond_broadcast(&q->synced);
 	}
 	pthread_mutex_unlock(&q->sync_lock);
-	return told(rc);
+	return of_storage(rc);
 }
 
 /* What stands already is success only when it is durable: a sync that failed is made up for. */
@@ -151,6 +154,9 @@ record_end(struct queue *q, struct task *t, unsigned attempt, const struct end *
 	bool died = e->reason == WHY_CRASH || e->reason == WHY_OOM || e->reason == WHY_EXIT;
 	if (e->reason == WHY_NOT_ITS_FAULT)
 		wait_add(q, t, q->conf.retry_delay_ms, true, now);
+	else if (e->reason == WHY_RESTART)
+		/* its agent lives, it may be, and takes it up again by its name */
+		wait_add(q, t, RETAKE_MS, false, now);
 	else if (died && !strcmp(e->owner, q->node.owner) && others_may_take(q, t->counts.level))
 		/* the next attempt had better be made elsewhere, for a while */
 		wait_add(q, t, q->conf.steal_after_ms, false, now);
@@ -260,7 +266,15 @@ settle(struct queue *q, int64_t serial, unsigned attempt, enum outcome outcome,
 		pthread_mutex_unlock(&q->lock);
 		return -ESTALE;
 	}
-	rc = vanished ? -EIO : rc ? told(rc) : told(chain_cas(&q->disk, path, text, found));
+	rc = vanished ? -EIO : rc ? of_storage(rc) : of_storage(chain_cas(&q->disk, path, text, found));
+	if (rc == 1 && seal_overrules(q, &p, serial, attempt)) {
+		/* that end was removed because it had been read: this one tells nothing */
+		claim_vanished(q, &p, serial, attempt, now);
+		pthread_mutex_lock(&q->lock);
+		pthread_cond_broadcast(&q->settled);
+		pthread_mutex_unlock(&q->lock);
+		return -ESTALE;
+	}
 	bool won = rc == 1;
 	int synced = 0;
 	if (won) {
@@ -325,9 +339,9 @@ quiet_lease(struct queue *q, int64_t serial, unsigned attempt)
 	return l;
 }
 
-int
-queue_end(struct queue *q, int64_t serial, unsigned attempt, enum outcome outcome,
-	  enum reason reason, const char *note, struct now now)
+static int
+end_own(struct queue *q, int64_t serial, unsigned attempt, enum outcome outcome,
+	enum reason reason, const char *note, struct now now)
 {
 	struct task t;
 	int rc = 0;
@@ -356,6 +370,18 @@ queue_end(struct queue *q, int64_t serial, unsigned attempt, enum outcome outcom
 	if (rc)
 		return rc == 1 ? sync_owed(q, serial) : rc;
 	return settle(q, serial, attempt, outcome, reason, note, now);
+}
+
+int
+queue_end(struct queue *q, int64_t serial, unsigned attempt, enum outcome outcome,
+	  enum reason reason, const char *note, struct now now)
+{
+	int rc = end_own(q, serial, attempt, outcome, reason, note, now);
+
+	pthread_mutex_lock(&q->lock);
+	told(q, serial, attempt, outcome_name(outcome), rc, now);
+	pthread_mutex_unlock(&q->lock);
+	return rc;
 }
 
 void
@@ -425,7 +451,7 @@ end_foreign(struct queue *q, int64_t serial, unsigned attempt, enum outcome outc
 	link_path(path, bay, t.name, attempt, LINK_END);
 	int synced = 0;
 	/* what is ended must have been read, and the counters below it */
-	int rc = chain_fold(&q->disk, bay, t.name, attempt, false, t.base, &f);
+	int rc = fold_task(q, bay, &t, attempt, false, &f);
 	if (rc == -ENOENT && run_check(q))
 		rc = -EIO;
 	/* a verdict is on an owner: a claim that was deleted and made again is another's */
@@ -435,7 +461,9 @@ end_foreign(struct queue *q, int64_t serial, unsigned attempt, enum outcome outc
 		e.outcome = count_end(&q->conf, max_failures(q, &t), outcome, &f.counts,
 				      &e.counts);
 		end_format(&e, text);
-		rc = told(chain_cas(&q->disk, path, text, found));
+		rc = of_storage(chain_cas(&q->disk, path, text, found));
+		if (rc == 1 && seal_overrules(q, &p, serial, attempt))
+			rc = -ENOENT;
 		if (rc == 1)
 			synced = bay_sync(q, &p);
 	} else if (!rc || rc == -ENOENT) {
@@ -522,8 +550,8 @@ restore_end(struct queue *q, int64_t serial, unsigned attempt, struct now now)
 	}
 }
 
-int
-queue_revoke(struct queue *q, int64_t serial, unsigned attempt, struct now now)
+static int
+revoke_claim(struct queue *q, int64_t serial, unsigned attempt, struct now now)
 {
 	struct task t;
 
@@ -547,6 +575,12 @@ queue_revoke(struct queue *q, int64_t serial, unsigned attempt, struct now now)
 		return rc < 0 ? rc : 0;
 	/* another end was faster: the same one is success, any other is over */
 	return !queue_get(q, serial, &t) && t.reason == WHY_REVOKED ? 0 : -ESTALE;
+}
+
+int
+queue_revoke(struct queue *q, int64_t serial, unsigned attempt, struct now now)
+{
+	return hand_told(q, "revoke", serial, attempt, revoke_claim(q, serial, attempt, now));
 }
 
 /* ---- cancelling and reopening ---- */
@@ -582,23 +616,28 @@ verb_link(struct queue *q, const struct task *t, unsigned attempt, enum claim_ve
 	claim_format(&c, text);
 	place_bay(&p, bay);
 	int rc = claim_cas(q, bay, t->name, attempt, text, found);
+	bool sealed = rc == 1 && seal_overrules(q, &p, t->serial, attempt);
 	int synced = rc == 1 ? bay_sync(q, &p) : 0;
 
 	pthread_mutex_lock(&q->lock);
 	lease_drop(q, lease_find(q, t->serial, attempt));
 	p.entry->bays[p.bay].exists |= rc >= 0;
-	if (rc >= 0)
+	if (rc >= 0 && !sealed)
 		apply_found(q, t->serial, attempt, found);
-	if (rc == 1)
+	if (rc == 1 && !sealed)
 		queue_event(q, "%s@%u %s by hand", t->name, attempt,
 			    verb == CLAIM_CANCELLED ? "cancelled" : "reopened");
 	pthread_cond_broadcast(&q->settled);
 	pthread_mutex_unlock(&q->lock);
+	if (sealed) {
+		bay_merge(q, p.entry, p.bay, now);
+		return 0;
+	}
 	return synced ? synced : rc;
 }
 
-int
-queue_cancel(struct queue *q, int64_t serial, unsigned attempt, struct now now)
+static int
+cancel(struct queue *q, int64_t serial, unsigned attempt, struct now now)
 {
 	for (int i = 0; i < CANCEL_TRIES; i++) {
 		struct task t;
@@ -632,7 +671,13 @@ queue_cancel(struct queue *q, int64_t serial, unsigned attempt, struct now now)
 }
 
 int
-queue_reopen(struct queue *q, int64_t serial, unsigned attempt, struct now now)
+queue_cancel(struct queue *q, int64_t serial, unsigned attempt, struct now now)
+{
+	return hand_told(q, "cancel", serial, attempt, cancel(q, serial, attempt, now));
+}
+
+static int
+reopen(struct queue *q, int64_t serial, unsigned attempt, struct now now)
 {
 	struct task t;
 	int rc = queue_get(q, serial, &t);
@@ -650,6 +695,12 @@ queue_reopen(struct queue *q, int64_t serial, unsigned attempt, struct now now)
 }
 
 int
+queue_reopen(struct queue *q, int64_t serial, unsigned attempt, struct now now)
+{
+	return hand_told(q, "reopen", serial, attempt, reopen(q, serial, attempt, now));
+}
+
+int
 queue_evict(struct queue *q, const char *owner)
 {
 	char path[DISK_PATH];
@@ -657,5 +708,7 @@ queue_evict(struct queue *q, const char *owner)
 	if (!*owner || strchr(owner, '/') || owner[0] == '.' || strlen(owner) >= OWNER_TEXT)
 		return -EINVAL;
 	snprintf(path, sizeof(path), "nodes/%s", owner);
-	return disk_unlink(&q->disk, path);
+	int rc = disk_unlink(&q->disk, path);
+	history_say(&q->disk, "hand\tevict\t%s\t0\t%d", owner, rc);
+	return rc;
 }

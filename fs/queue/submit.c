@@ -199,12 +199,15 @@ publish(struct submission *s, int number, const char *submitter, struct now now,
 	rc = chain_cas(&q->disk, path, text, found);
 	if (rc == -ENOENT) /* batches/ itself, and no task, is what is missing */
 		rc = -EIO;
-	if (rc == 1)
+	if (rc == 1) {
 		/* it stands: from here on only success may be told */
 		while (disk_sync(&q->disk, "batches") && !atomic_load(&q->disk.stopping))
 			disk_pause(&q->disk, AGAIN_MS);
-	else
+		history_say(&q->disk, "submitted\t%d\t%s\t%lld", number, text,
+			    (long long)builder_count(s->builder));
+	} else {
 		disk_unlink(&q->disk, file); /* ours alone: nobody has heard its name */
+	}
 	if (rc < 0)
 		err_set(err, rc, "%s cannot be published: %s", path, strerror(-rc));
 	return rc;
