@@ -11,8 +11,8 @@
  *
  * The errors of a storage are many, and some mean something else to the queue and its callers:
  * ESTALE says that an attempt is over, EPERM that it is not the caller's. So the wrappers answer
- * few: ENOENT, EEXIST and the like as they are; EROFS, ENOSPC, EDQUOT and EACCES, after which
- * nothing has happened; and EIO for everything that leaves the outcome open. What it really was is
+ * few: ENOENT, EEXIST and the like as they are; EROFS, ENOSPC, EDQUOT, EACCES, EOPNOTSUPP and
+ * ENOSYS, after which nothing has happened; and EIO for everything that leaves the outcome open. What it really was is
  * kept for people (health.c).
  */
 #ifndef RASER_DISK_H

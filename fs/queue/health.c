@@ -61,6 +61,8 @@ in_our_words(int rc)
 	case ENOSPC:
 	case EDQUOT:
 	case EACCES:
+	case EOPNOTSUPP: /* it cannot, whoever asks: the trial of a file system tells */
+	case ENOSYS:
 		return rc;
 	case EPERM:
 		return -EACCES;

@@ -414,7 +414,7 @@ static const struct op {
 	{ "end: freed", claimed, do_freed, "claimed@1 f0 l0", "pending@2 f0 l0",
 	  "readlink =0=0, symlink =000, readlink 0000, readlink 0000, sync ====", false },
 	{ "end: stale", silent, do_tick, "claimed@1 f0 l0", "pending@2 f0 l1",
-	  "readlink =0=0, symlink =000, readlink 0000, readlink 0000, sync 0000", true },
+	  "readlink =0=0, symlink =000, readlink 0000, list 0000, readlink 0000, sync 0000", true },
 	{ "end: closed", claimed, do_closed, "claimed@1 f0 l0", "pending@2 f1 l0",
 	  "readlink 0000, symlink 0000, readlink 0000, readlink 0000, sync 0000", true },
 	{ "revoke", claimed, do_revoke, "claimed@1 f0 l0", "pending@2 f0 l0",
@@ -734,7 +734,8 @@ lives(void)
 	enum disk_call close_kinds[TRACE_MAX];
 	memcpy(close_kinds, fault_trace, sizeof(close_kinds));
 	life("open", try_open, n, kinds,
-	     "read ====, read ====, create ====, touch ====, list ====, readlink 0000, list ====");
+	     "read ====, read ====, create ====, touch ====, list ====, list ====, "
+	     "readlink 0000, list ====");
 	finish();
 	/* what it cannot end others find, when its beat is gone or its process is */
 	life("close", try_close, m, close_kinds,
