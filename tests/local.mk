@@ -15,6 +15,7 @@ unit_tests = \
 	tests/unit/checkpoint.t \
 	tests/unit/store.t \
 	tests/unit/crash.t \
+	tests/unit/storage.t \
 	tests/unit/selftest.t \
 	tests/unit/digest.t \
 	tests/unit/seal.t \
@@ -33,7 +34,8 @@ tests_unit_names_t_SOURCES = tests/unit/names.c $(TAP)
 tests_unit_names_t_LDADD = $(QUEUE_LIBS)
 tests_unit_chain_t_SOURCES = tests/unit/chain.c $(TAP)
 tests_unit_chain_t_LDADD = $(QUEUE_LIBS)
-tests_unit_fault_t_SOURCES = tests/unit/fault.c $(TAP)
+FAULTS = tests/faults.c tests/faults.h
+tests_unit_fault_t_SOURCES = tests/unit/fault.c $(TAP) $(FAULTS)
 tests_unit_fault_t_LDADD = $(QUEUE_LIBS)
 tests_unit_ingest_t_SOURCES = tests/unit/ingest.c $(TAP)
 tests_unit_ingest_t_LDADD = $(QUEUE_LIBS)
@@ -47,6 +49,8 @@ tests_unit_checkpoint_t_SOURCES = tests/unit/checkpoint.c $(TAP) $(TREES)
 tests_unit_checkpoint_t_LDADD = $(CHECKPOINT_LIBS) $(QUEUE_LIBS)
 tests_unit_store_t_SOURCES = tests/unit/store.c $(TAP) $(TREES)
 tests_unit_store_t_LDADD = $(CHECKPOINT_LIBS) $(QUEUE_LIBS)
+tests_unit_storage_t_SOURCES = tests/unit/storage.c $(TAP) $(FAULTS)
+tests_unit_storage_t_LDADD = $(QUEUE_LIBS)
 tests_unit_crash_t_SOURCES = tests/unit/crash.c $(TAP) $(TREES)
 tests_unit_crash_t_LDADD = $(CHECKPOINT_LIBS) $(QUEUE_LIBS)
 tests_unit_crash_t_LDFLAGS = $(AM_LDFLAGS) \
@@ -84,6 +88,8 @@ mount_tests = \
 	tests/mount/1900-chaos-tool.t \
 	tests/mount/2000-doctor.t \
 	tests/mount/2100-seal.t \
+	tests/mount/2200-storage.t \
+	tests/mount/2210-idle.t \
 	# end of mount tests
 
 # shell tests of the plugins, which need no mount

@@ -49,6 +49,10 @@ struct loop {
 	bool stop;
 	int64_t beat_asked;
 	bool beat_now; /* not at the next time, but at once */
+	enum disk_mood mood; /* of the storage, as was said last */
+	enum disk_call mood_call;
+	int mood_code;
+	int64_t mood_since;
 	int64_t idle_ms; /* pause between two passes for idle agents */
 	bool idle;	 /* agents wait and there is nothing for them */
 	bool reading;	 /* ends are left to read */
@@ -149,8 +153,6 @@ do_refresh(struct mount *m, struct job *job)
 	if (n < 0)
 		in = jitter(REFRESH_EVERY_MS) / 10;
 	pthread_mutex_unlock(&l->lock);
-	if (n < 0)
-		log_warnx("%s cannot be read: %s", queue_path(m->q), strerror((int)-n));
 	duty_done(l, DUTY_REFRESH, in);
 }
 
@@ -249,12 +251,12 @@ beat(void *arg)
 	while (!l->stop) {
 		pthread_mutex_unlock(&l->lock);
 		struct now now = now_read();
-		/* a loop that does not turn serves nobody: then this daemon must look dead */
-		if (now.boot_ms - atomic_load(&m->last_turn) < m->conf->steal_after_ms / 2)
-			queue_beat(m->q, now);
-		else
-			log_warnx("the serving loop stands still; no beat");
 		int64_t ms = conf_beat_ms(m->conf);
+		/* a loop that does not turn serves nobody: then this daemon must look dead */
+		if (now.boot_ms - atomic_load(&m->last_turn) >= m->conf->steal_after_ms / 2)
+			log_warnx("the serving loop stands still; no beat");
+		else if (queue_beat(m->q, now) && ms > BEAT_AGAIN_MS)
+			ms = BEAT_AGAIN_MS; /* service goes on when the storage does */
 		clock_gettime(CLOCK_MONOTONIC, &until);
 		until.tv_nsec += ms % 1000 * 1000000;
 		until.tv_sec += ms / 1000 + until.tv_nsec / 1000000000;
@@ -359,6 +361,31 @@ mind_the_gap(struct loop *l, struct now now, int64_t last)
 	duty_at(l, DUTY_WATCH, now.boot_ms);
 }
 
+/* One line when the storage gets into trouble, one when the trouble is another, one at its end. */
+static void
+tell_storage(struct loop *l)
+{
+	struct disk_state s;
+	char text[STORAGE_TEXT];
+
+	queue_storage(l->m->q, &s);
+	if (s.mood == l->mood && (s.mood == DISK_WELL || s.mood == DISK_SILENT ||
+				  (s.code == l->mood_code && s.call == l->mood_call)))
+		return;
+	if (s.mood == DISK_WELL) {
+		log_warnx("the storage is well again, after %.1f s",
+			  (double)(now_read().boot_ms - l->mood_since) / 1000);
+	} else {
+		storage_text(queue_path(l->m->q), &s, text);
+		log_warnx("%s", text);
+	}
+	if (l->mood == DISK_WELL)
+		l->mood_since = s.since;
+	l->mood = s.mood;
+	l->mood_code = s.code;
+	l->mood_call = s.call;
+}
+
 static int64_t
 sooner(int64_t a, int64_t b)
 {
@@ -374,6 +401,7 @@ housekeeping(struct loop *l, int64_t now_ms)
 	int64_t most = m->conf->steal_after_ms / 12;
 	int64_t wait = most < TURN_MAX_MS ? most : TURN_MAX_MS;
 
+	tell_storage(l);
 	park_kick(m);
 	wait = sooner(wait, park_check(m, now_ms));
 	consider_idle(l, now_ms);
@@ -502,6 +530,7 @@ loop_run(struct mount *m)
 	if (!clean) {
 		/* a thread hangs in the storage: the kernel takes everything with the process */
 		log_warnx("the storage does not answer; leaving without a farewell");
+		log_flush(LEAVE_MS);
 		_exit(1);
 	}
 	struct timespec until;
@@ -509,6 +538,7 @@ loop_run(struct mount *m)
 	until.tv_sec += 1;
 	if (beating && pthread_timedjoin_np(l.beat, NULL, &until)) {
 		log_warnx("a beat hangs in the storage; leaving without a farewell");
+		log_flush(LEAVE_MS);
 		_exit(1);
 	}
 	close(l.signal_fd);

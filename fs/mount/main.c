@@ -22,7 +22,7 @@
 #include <sys/statfs.h>
 #include <unistd.h>
 
-enum { FILES_WANTED = 65536 };
+enum { FILES_WANTED = 65536, FAREWELL_MS = 1000 };
 
 struct options {
 	char *run, *mountpoint;
@@ -234,6 +234,7 @@ let_go(void)
 {
 	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
 
+	log_flush(FAREWELL_MS); /* what was said so far is for who started us */
 	if (null >= 0) {
 		dup2(null, STDIN_FILENO);
 		dup2(null, STDOUT_FILENO);
@@ -321,6 +322,11 @@ serve_run(struct options *o, struct fuse_args *args, struct mount *m)
 	sigaddset(&set, SIGHUP);
 	sigaddset(&set, SIGPIPE);
 	pthread_sigmask(SIG_BLOCK, &set, NULL);
+	int rc = log_in_background();
+	if (rc) {
+		fprintf(stderr, "raserfs: no thread can be started: %s\n", strerror(-rc));
+		return 1;
+	}
 
 	m->q = queue_open(o->run, &qo, now_read(), &err);
 	if (!m->q) {

@@ -308,6 +308,10 @@ new_read(struct mount *m, int64_t number, char *buf, size_t size, off_t off);
  * out. *size is its length. */
 char *
 text_make(struct mount *m, uint64_t ino, size_t *size);
+enum { STORAGE_TEXT = PATH_MAX + 160 };
+/* What is wrong with the storage of the run at path, as a sentence. */
+void
+storage_text(const char *path, const struct disk_state *s, char text[STORAGE_TEXT]);
 /* An extended attribute of a task: its length, or -1 when there is none of that name. */
 int
 task_xattr(struct mount *m, int64_t serial, const char *name, char *buf, size_t size);

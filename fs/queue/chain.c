@@ -221,11 +221,40 @@ chain_read(struct disk *disk, const char *path, char text[LINK_TEXT])
 }
 
 static int
-create_and_read(struct disk *disk, const char *path, const char *text, char found[LINK_TEXT])
+longer(int wait)
+{
+	return wait < 1000 ? wait * 2 : 1000;
+}
+
+int
+chain_read_patiently(struct disk *disk, const char *path, char text[LINK_TEXT])
+{
+	for (int wait = 10;; wait = longer(wait)) {
+		int rc = chain_read(disk, path, text);
+
+		if (rc != -EIO || disk_is_away(disk) || atomic_load(&disk->stopping))
+			return rc;
+		disk_pause(disk, wait);
+	}
+}
+
+/* The directory of a create is missing. 0: it is there now; else as a create that failed so. */
+static int
+make_dir(struct disk *disk, const char *dir)
+{
+	int rc = dir ? disk_mkdir(disk, dir) : -ENOENT;
+
+	return rc == -EEXIST ? 0 : rc;
+}
+
+static int
+create_and_read(struct disk *disk, const char *dir, const char *path, const char *text,
+		char found[LINK_TEXT])
 {
 	bool unknown = false; /* a create of ours may still arrive */
+	bool dir_made = false;
 
-	for (int wait = 10;; wait = wait < 2000 ? wait * 2 : 2000) {
+	for (int wait = 10;; wait = longer(wait)) {
 		int made = disk_symlink(disk, text, path);
 		int seen = chain_read(disk, path, found);
 
@@ -235,14 +264,21 @@ create_and_read(struct disk *disk, const char *path, const char *text, char foun
 			return !made;
 		if (!seen)
 			return strcmp(found, text) == 0;
-		if (seen == -ENOENT && is_clean_failure(made) && !unknown)
+		if (seen == -ENOENT && made == -ENOENT && !dir_made) {
+			made = make_dir(disk, dir);
+			dir_made = !made;
+			if (dir_made)
+				continue;
+		}
+		/* where there is no directory no create waits, nor can one arrive */
+		if (seen == -ENOENT && is_clean_failure(made) && (!unknown || made == -ENOENT))
+			return made;
+		/* a directory that lets nobody in: neither can we see, nor have we been there */
+		if (seen == -EACCES && made == -EACCES && !unknown)
 			return made;
 		/* unknown: the very same create again, and nothing else, until it is answered */
 		if (atomic_load(&disk->stopping))
 			return -EINPROGRESS;
-		if (wait >= 80)
-			log_warnx("%s: no answer from the storage (create: %s, read: %s); "
-				  "repeating", path, strerror(-made), strerror(-seen));
 		disk_pause(disk, wait);
 	}
 }
@@ -250,8 +286,15 @@ create_and_read(struct disk *disk, const char *path, const char *text, char foun
 int
 chain_cas(struct disk *disk, const char *path, const char *text, char found[LINK_TEXT])
 {
+	return chain_cas_in(disk, NULL, path, text, found);
+}
+
+int
+chain_cas_in(struct disk *disk, const char *dir, const char *path, const char *text,
+	     char found[LINK_TEXT])
+{
 	history_say(disk, "cas\t%s\t%s", path, text);
-	int rc = create_and_read(disk, path, text, found);
+	int rc = create_and_read(disk, dir, path, text, found);
 	if (rc == 1)
 		history_say(disk, "won\t%s\t%s", path, text);
 	else if (rc == 0)

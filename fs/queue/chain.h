@@ -112,6 +112,16 @@ link_path(char out[DISK_PATH], const char *bay, const char *name, unsigned attem
 int
 chain_cas(struct disk *disk, const char *path, const char *text, char found[LINK_TEXT]);
 
+/* The same; when its directory is missing, that is made first. */
+int
+chain_cas_in(struct disk *disk, const char *dir, const char *path, const char *text,
+	     char found[LINK_TEXT]);
+
+/* As chain_read(), repeated while the storage does not answer and the run is where it was; -EIO
+ * when it is not, or when disk->stopping ended that. */
+int
+chain_read_patiently(struct disk *disk, const char *path, char text[LINK_TEXT]);
+
 /* The text of a link, "" for something that is no symbolic link. 0, -ENOENT or an errno. */
 int
 chain_read(struct disk *disk, const char *path, char text[LINK_TEXT]);

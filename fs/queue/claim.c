@@ -26,12 +26,7 @@ claim_cas(struct queue *q, const char *bay, const char *name, unsigned attempt, 
 	char path[DISK_PATH];
 
 	link_path(path, bay, name, attempt, LINK_CLAIM);
-	int rc = chain_cas(&q->disk, path, text, found);
-	if (rc != -ENOENT)
-		return rc;
-	rc = disk_mkdir(&q->disk, bay);
-	if (!rc || rc == -EEXIST)
-		rc = chain_cas(&q->disk, path, text, found);
+	int rc = chain_cas_in(&q->disk, bay, path, text, found);
 	/* to a caller ENOENT would mean that the attempt is over */
 	return rc == -ENOENT ? -EIO : rc;
 }
@@ -69,9 +64,10 @@ queue_claim(struct queue *q, int64_t serial, unsigned attempt, int tier,
 
 	pthread_mutex_lock(&q->lock);
 	q->now = now;
-	if (q->leaving || !q->joined || q->must_beat) {
+	bool away = disk_is_away(&q->disk);
+	if (q->leaving || !q->joined || q->must_beat || away) {
 		pthread_mutex_unlock(&q->lock);
-		return q->leaving ? -ESHUTDOWN : -EAGAIN;
+		return q->leaving ? -ESHUTDOWN : away ? -EIO : -EAGAIN;
 	}
 	int rc = index_get(q->index, serial, &t);
 	if (!rc && t.state == TASK_CLAIMED && t.attempt == attempt)
@@ -119,7 +115,7 @@ queue_claim(struct queue *q, int64_t serial, unsigned attempt, int tier,
 		if (granted > l->touched_boot)
 			l->touched_boot = granted;
 		if (orphan) {
-			l->phase = PHASE_ENDING;
+			lease_ending(l, now);
 			l->want = END_FREED; /* queue_tick() goes on when the storage refuses */
 			l->want_reason = WHY_RESTART;
 		}

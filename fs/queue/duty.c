@@ -85,12 +85,35 @@ abandon(struct queue *q, struct lease *l, void *arg)
 		lease_over(q, l, 0); /* its text stays: the claim still stands and must be ended */
 }
 
+int
+run_check(struct queue *q)
+{
+	char text[128];
+
+	format_text(text, sizeof(text), q->uuid);
+	bool was_away = disk_is_away(&q->disk);
+	int rc = disk_home(&q->disk, text);
+	bool away = disk_is_away(&q->disk);
+	if (was_away == away && rc != 1)
+		return away ? -EIO : 0;
+	if (!away)
+		batches_close(q); /* of the mount that was there before */
+	pthread_mutex_lock(&q->lock);
+	queue_event(q, "the run directory is %s", away ? "not where it was" : "there again");
+	q->beat_troubled = true; /* nobody is judged by what was seen before */
+	queue_notify(q);
+	pthread_mutex_unlock(&q->lock);
+	return away ? -EIO : 0;
+}
+
 /* A verdict fell, or somebody deleted our beat: drop every claim and live on as another. */
 static int
 be_reborn(struct queue *q, struct now now)
 {
 	struct node fresh;
 
+	if (run_check(q))
+		return -EIO;
 	pthread_mutex_lock(&q->lock);
 	q->now = now;
 	if (q->joined) {
@@ -174,18 +197,18 @@ int
 queue_beat(struct queue *q, struct now now)
 {
 	char note[NODE_NOTE];
-	int rc = q->joined ? node_beat(&q->node, now.wall_s) : -EOWNERDEAD;
+	int rc = run_check(q);
 
+	if (!rc)
+		rc = q->joined ? node_beat(&q->node, now.wall_s) : -EOWNERDEAD;
 	if (!rc) {
 		agents_note(q, note);
 		rc = node_note(&q->node, note);
 	}
 	if (rc == -EOWNERDEAD)
-		return be_reborn(q, now);
+		rc = be_reborn(q, now);
 	pthread_mutex_lock(&q->lock);
 	if (!rc) {
-		if (q->beat_failing)
-			log_info("nodes/%s can be touched again", q->node.owner);
 		if (is_cut_off(q, now))
 			lease_each(q, on_excuse, &now);
 		q->beat_failing = false;
@@ -194,9 +217,6 @@ queue_beat(struct queue *q, struct now now)
 		queue_notify(q);
 		beat_said(q);
 	} else {
-		if (!q->beat_failing)
-			log_warnx("nodes/%s cannot be touched: %s; trying on", q->node.owner,
-				  strerror(-rc));
 		q->beat_failing = q->beat_troubled = true;
 	}
 	pthread_mutex_unlock(&q->lock);
@@ -249,7 +269,9 @@ check_claim(struct queue *q, const struct lease *copy, struct now now)
 	int rc = chain_read(&q->disk, path, text);
 	if (rc && rc != -ENOENT)
 		return rc;
-	if (rc == -ENOENT || strcmp(text, copy->text) != 0) {
+	if (rc && run_check(q))
+		return -EIO;
+	if (rc || strcmp(text, copy->text) != 0) {
 		pthread_mutex_lock(&q->lock);
 		struct lease *lost = lease_find(q, copy->serial, copy->attempt);
 		bool still = lost && lost->phase == PHASE_HELD;
@@ -566,7 +588,7 @@ on_due(struct queue *q, struct lease *l, void *arg)
 		l->want_reason = WHY_STALE;
 	}
 	if (l->want && d->n < 64) {
-		l->phase = PHASE_ENDING;
+		lease_ending(l, d->now);
 		d->ends[d->n++] = *l;
 	}
 	if (!l->want && stale < d->next)

@@ -165,6 +165,8 @@ node_join(struct node *node, struct disk *disk, enum owner_kind kind, int64_t wa
 		rc = disk_touch(disk, path, node->second);
 	if (!rc)
 		history_say(disk, "owner\t%s", node->owner);
+	if (rc)
+		disk_unlink(disk, path); /* or each try would leave a beat behind that nobody beats */
 	return rc;
 }
 
@@ -360,9 +362,10 @@ format_text(char *buf, size_t size, const char *uuid)
 static bool
 format_holds(struct watch *w)
 {
-	char uuid[UUID_TEXT];
+	char text[128];
 
-	return format_read(w->disk, uuid) == 0 && !strcmp(uuid, w->uuid);
+	format_text(text, sizeof(text), w->uuid);
+	return disk_home(w->disk, text) >= 0;
 }
 
 static void

@@ -268,7 +268,8 @@ queue_woken(struct queue *q)
 int64_t
 ready_count(struct queue *q, int tier)
 {
-	if (q->leaving || !q->joined || q->must_beat || q->pause_until || q->probing)
+	if (q->leaving || !q->joined || q->must_beat || q->pause_until || q->probing ||
+	    disk_is_away(&q->disk))
 		return 0;
 	return index_count(q->index, TASK_PENDING, tier) - index_waiting(q->index, tier);
 }
@@ -579,6 +580,19 @@ close_oldest(struct queue *q, struct batch_entry *used)
 		batch_close(&old->batch);
 }
 
+void
+batches_close(struct queue *q)
+{
+	struct batch_entry *open[OPEN_BATCHES];
+
+	pthread_mutex_lock(&q->lock);
+	memcpy(open, q->open_batches, sizeof(open));
+	memset(q->open_batches, 0, sizeof(q->open_batches));
+	pthread_mutex_unlock(&q->lock);
+	for (int i = 0; i < OPEN_BATCHES && open[i]; i++)
+		batch_close(&open[i]->batch);
+}
+
 int
 queue_payload(struct queue *q, int64_t serial, char **body, size_t *size)
 {
@@ -628,9 +642,16 @@ queue_stats(struct queue *q, struct queue_stats *s)
 		s->waiting[i] = q->waiting[i];
 	s->batches = q->nbatches;
 	s->paused = q->pause_ms != 0;
+	disk_state(&q->disk, disk_now(&q->disk), &s->storage);
 	for (int i = 0; i < DISK_CALLS; i++)
 		s->calls[i] = atomic_load_explicit(&q->disk.calls[i], memory_order_relaxed);
 	pthread_mutex_unlock(&q->lock);
+}
+
+void
+queue_storage(struct queue *q, struct disk_state *state)
+{
+	disk_state(&q->disk, disk_now(&q->disk), state);
 }
 
 uint64_t

@@ -191,7 +191,8 @@ queue_resumed(struct queue *q, int64_t serial, unsigned attempt, int64_t lost_ms
  * End an attempt that this daemon granted, durably. Limits apply: a retry may come out as
  * failed. note (may be NULL) is a line of evidence for people. 0 also when it stands so
  * already; -ESTALE: the claim is lost; -EPERM: another daemon's; -ENOENT: no claim;
- * -ENOSPC and the like: nothing happened, still held.
+ * -ENOSPC and the like: nothing happened, still held; -EIO: the run is away, or the same was
+ * asked for a while ago and is not answered yet, or it stands and cannot be synced.
  */
 int
 queue_end(struct queue *q, int64_t serial, unsigned attempt, enum outcome outcome,
@@ -369,10 +370,15 @@ struct queue_stats {
 	int64_t waiting[TIERS_MAX];
 	int batches;
 	bool paused; /* attempts died at once here: no claiming for a while */
+	struct disk_state storage;
 	uint64_t calls[DISK_CALLS];
 };
 void
 queue_stats(struct queue *q, struct queue_stats *s);
+
+/* Whether the storage answers, refuses, or is gone, since when and why. */
+void
+queue_storage(struct queue *q, struct disk_state *state);
 
 /* Events after number `after`, oldest first, one line each. Returns the number of the last. */
 uint64_t

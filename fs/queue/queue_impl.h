@@ -29,6 +29,7 @@ struct bay {
 	struct sealed *sealed; /* what it says, by line; NULL until it is read */
 	/* group commit, guarded by queue.sync_lock */
 	int syncing; /* syncs under way */
+	bool owed;   /* something stands that could not be synced, and its caller was told so */
 	uint64_t sync_started, sync_finished;
 };
 
@@ -61,13 +62,13 @@ struct lease {
 	int64_t since_wall, touched_wall;
 	int64_t since_boot, touched_boot; /* foreign: first seen */
 	int64_t looked_boot; /* our chain was last read afresh */
+	int64_t ending_boot; /* PHASE_ENDING: since when */
 	uint64_t seq;	     /* of our claim */
 	int64_t parked_until;
 	char note[LEASE_NOTE]; /* what its agent said of itself last */
 	/* PHASE_OVER */
 	enum outcome outcome; /* how it ended; 0 = lost to others */
 	int64_t expires_boot;
-	bool unsynced; /* its end stands, but the storage would not sync it */
 	/* an end that must still be written: its descriptor closed, or it went stale */
 	enum outcome want;
 	enum reason want_reason;
@@ -120,7 +121,7 @@ struct queue {
 	uint64_t seq;
 	int64_t last_beat;   /* boot ms of the last good beat */
 	bool must_beat;	     /* no claims before the next good beat */
-	bool beat_failing;   /* the last one did, and that was said */
+	bool beat_failing;   /* the last one did */
 	bool beat_troubled;  /* since the last watch round */
 
 	pthread_mutex_t watch_lock; /* guards watch */
@@ -176,6 +177,9 @@ lease_drop(struct queue *q, struct lease *l);
 /* Count it among the claims of this daemon, or no longer. */
 void
 lease_hold(struct queue *q, struct lease *l);
+/* An end of ours is on its way from now on. */
+void
+lease_ending(struct lease *l, struct now now);
 /* Ours no more: ended so, or lost (0); kept for repeats until steal_after has passed. */
 void
 lease_over(struct queue *q, struct lease *l, enum outcome outcome);
@@ -217,6 +221,9 @@ outcome_of(enum task_state over)
 /* Store a task's new state, and keep bays, counters and waiters right. */
 void
 task_store(struct queue *q, const struct task *t);
+/* Close the files of batches; they are opened again when they are needed. Not under lock. */
+void
+batches_close(struct queue *q);
 /* Tell waiters when what they could be told has changed. */
 void
 queue_notify(struct queue *q);
@@ -255,7 +262,7 @@ int
 settle(struct queue *q, int64_t serial, unsigned attempt, enum outcome outcome,
        enum reason reason, const char *note, struct now now);
 /* End somebody's claim: of a dead owner, a stray of our own, or by an admin's hand. 1: ended
- * by us, 0: another end stands (and is applied), or an errno. Not under lock. */
+ * by us, 0: another end stands (and is applied), or an errno (it may stand, and not be synced). Not under lock. */
 int
 end_foreign(struct queue *q, int64_t serial, unsigned attempt, enum outcome outcome,
 	    enum reason reason, struct now now);
@@ -300,6 +307,14 @@ drop_foreign(struct queue *q, int64_t serial, unsigned attempt);
 int
 load_batches(struct queue *q, struct now now, struct err *err);
 
+/* ---- duty.c ---- */
+
+/*
+ * The run is where its path leads: 0, or -EIO. Whoever would conclude from absence asks first: what
+ * is unmounted, moved or deleted as a whole tells nothing of a task. Not under lock.
+ */
+int
+run_check(struct queue *q);
 /* ---- bay.c, not under lock ---- */
 
 /* 0, and rows that the caller frees; or -ENOMEM. */

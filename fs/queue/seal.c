@@ -234,6 +234,8 @@ on_file(void *arg, const char *file)
 	return 0;
 }
 
+enum { LOOK_AGAIN_MS = 500 };
+
 bool
 seal_overrules(struct queue *q, const struct place *p, int64_t serial, unsigned attempt)
 {
@@ -250,7 +252,13 @@ seal_overrules(struct queue *q, const struct place *p, int64_t serial, unsigned 
 	if (fresh)
 		return false;
 	place_bay(p, path);
-	int64_t rc = disk_list(&q->disk, path, on_file, &numbers);
+	int64_t rc;
+	/* what we have won must not be called lost because nothing can be listed just now */
+	while ((rc = disk_list(&q->disk, path, on_file, &numbers)) < 0 && rc != -ENOENT &&
+	       !disk_is_away(&q->disk) && !atomic_load(&q->disk.stopping)) {
+		disk_pause(&q->disk, LOOK_AGAIN_MS);
+		numbers = (struct seal_numbers){ 0 };
+	}
 	if (!rc && numbers.count && numbers.n[0] > known)
 		rc = bay_rows(q, p, &rows);
 	if (!rc && rows.rows) {
