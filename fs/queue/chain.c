@@ -235,7 +235,8 @@ create_and_read(struct disk *disk, const char *path, const char *text, char foun
 			return !made;
 		if (!seen)
 			return strcmp(found, text) == 0;
-		if (seen == -ENOENT && is_clean_failure(made) && !unknown)
+		/* without the directory nothing of ours can arrive either, and the caller makes it */
+		if (seen == -ENOENT && (made == -ENOENT || (is_clean_failure(made) && !unknown)))
 			return made;
 		/* unknown: the very same create again, and nothing else, until it is answered */
 		if (atomic_load(&disk->stopping))

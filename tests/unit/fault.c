@@ -22,7 +22,9 @@ static struct fault {
 	const char *part;
 	int code, times;
 	bool done;
-} on_symlink, on_readlink;
+} on_symlink, on_readlink, on_touch;
+
+static int64_t slept; /* by pauses, and by the test itself */
 
 static bool
 strikes(struct fault *f, const char *path)
@@ -50,11 +52,34 @@ faulty_readlink(void *ctx, const char *path, char *buf, size_t size)
 					     real->readlink(ctx, path, buf, size);
 }
 
+static int
+faulty_touch(void *ctx, const char *path, int64_t seconds)
+{
+	int rc = real->touch(ctx, path, seconds);
+
+	return !rc && strikes(&on_touch, path) ? on_touch.code : rc;
+}
+
 static void
 no_pause(void *ctx, int ms)
 {
 	(void)ctx;
-	(void)ms;
+	slept += ms;
+}
+
+static int64_t
+slept_now(void *ctx)
+{
+	return real->now(ctx) + slept;
+}
+
+/* Let time pass, for the queue as well. */
+static void
+pass(int64_t ms)
+{
+	slept += ms;
+	now = now_read();
+	now.boot_ms += slept;
 }
 
 static struct disk
@@ -71,7 +96,9 @@ open_disk(const char *path)
 	faulty = *real;
 	faulty.symlink = faulty_symlink;
 	faulty.readlink = faulty_readlink;
+	faulty.touch = faulty_touch;
 	faulty.pause = no_pause;
+	faulty.now = slept_now;
 	d.ops = &faulty;
 	return d;
 }
@@ -189,6 +216,114 @@ late_create(void)
 	disk_close(&d);
 }
 
+/* A claim whose create took longer than steal_after is not stale when it is granted. */
+static void
+slow_claim(void)
+{
+	const struct claimer by = { .comm = "test" };
+	char path[300];
+	struct err e = { 0 };
+	struct grant g;
+
+	new_run(path, "slow");
+	pass(0);
+	struct queue *q = join(path);
+	submit(q, "{\"id\":\"a\"}\n", &e);
+	on_symlink = (struct fault){ .part = "a@1.claim", .code = -EIO, .times = 150 };
+	ok(!queue_claim(q, 1, 1, 0, &by, now, &g), "a create that takes minutes is granted at last");
+	pass(0);
+	queue_tick(q, now);
+	ok(queue_is_held(q, 1, 1), "and its agent has its time from then on");
+	queue_close(q, now);
+}
+
+/* No times can be set for anybody: who lost its own beat meanwhile condemns nobody. */
+static void
+no_times(void)
+{
+	char path[300];
+	char owner[OWNER_TEXT];
+	char beat[DISK_PATH];
+	struct disk_stat st;
+
+	new_run(path, "times");
+	pass(0);
+	struct queue *q = join(path);
+	struct disk d = open_disk(path);
+	disk_create(&d, "nodes/other.aaaaaaaaaaaa", "x", 1);
+	queue_owner(q, owner);
+	snprintf(beat, sizeof(beat), "nodes/%s", owner);
+	disk_unlink(&d, beat);
+	on_touch = (struct fault){ .part = "nodes/", .code = -EIO, .times = -1 };
+	for (int i = 0; i < 8; i++) {
+		pass(conf_beat_ms(queue_conf(q)));
+		queue_beat(q, now);
+		queue_watch(q, now);
+	}
+	ok(!disk_stat(&d, "nodes/other.aaaaaaaaaaaa", &st),
+	   "a daemon that cannot join again takes no silence for death");
+	on_touch.times = 0;
+	for (int i = 0; i < 8; i++) {
+		pass(conf_beat_ms(queue_conf(q)));
+		queue_beat(q, now);
+		queue_watch(q, now);
+	}
+	ok(disk_stat(&d, "nodes/other.aaaaaaaaaaaa", &st) == -ENOENT, "but later it does");
+	disk_close(&d);
+	queue_close(q, now);
+}
+
+static int
+unlink_above(void *arg, const char *bay)
+{
+	static const char *const gone[] = { "a@1.end", "a@2.claim", "a@2.end" };
+	struct disk *d = arg;
+	char path[DISK_PATH];
+
+	for (size_t i = 0; i < sizeof(gone) / sizeof(gone[0]); i++) {
+		snprintf(path, sizeof(path), "chain/%.64s/%s", bay, gone[i]);
+		disk_unlink(d, path);
+	}
+	return 0;
+}
+
+/* Links are deleted so that an old claim of ours is the highest: nobody else could end it. */
+static void
+claim_below(void)
+{
+	const struct claimer by = { .comm = "test" };
+	const struct queue_options looks = { .join = false };
+	char path[300];
+	struct err e = { 0 };
+	struct grant g;
+	struct task t;
+
+	new_run(path, "below");
+	pass(0);
+	struct queue *q = join(path);
+	struct disk d = open_disk(path);
+	submit(q, "{\"id\":\"a\"}\n", &e);
+	queue_claim(q, 1, 1, 0, &by, now, &g);
+	queue_end(q, 1, 1, END_FREED, WHY_RELEASED, NULL, now);
+	queue_claim(q, 1, 2, 0, &by, now, &g);
+	queue_end(q, 1, 2, END_DONE, WHY_NONE, NULL, now);
+	pass(2 * queue_conf(q)->steal_after_ms);
+	queue_tick(q, now);
+	disk_list(&d, "chain", unlink_above, &d);
+	for (int i = 0; i < 4; i++) {
+		pass(30000);
+		queue_refresh(q, now, 0, 0);
+	}
+	struct queue *other = queue_open_disk(open_disk(path), path, &looks, now, &e);
+	pass(1);
+	queue_refresh(other, now, 0, 0);
+	ok(!queue_find(other, "a", &t) && t.state == TASK_DONE,
+	   "who knows that it is over ends its old claim again");
+	queue_close(other, now);
+	disk_close(&d);
+	queue_close(q, now);
+}
+
 int
 main(void)
 {
@@ -197,5 +332,8 @@ main(void)
 	batches();
 	unknown_creates();
 	late_create();
+	slow_claim();
+	no_times();
+	claim_below();
 	return done_testing();
 }
