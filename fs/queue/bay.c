@@ -282,7 +282,7 @@ bay_merge(struct queue *q, struct batch_entry *entry, int bay, struct now now)
 		}
 		/* known to be over, but the listing shows a claim only: deleted, or the listing lies,
 		 * and then the create that follows finds it */
-		bool end_gone = !news && !is_end && link && known == 2 * (uint64_t)link + 1;
+		bool end_gone = !news && !is_end && link && known > 2 * (uint64_t)link;
 		pthread_mutex_unlock(&q->lock);
 		if (news)
 			changed += fold_one(q, path, &row->task, link, is_end);

@@ -521,8 +521,8 @@ restore_end(struct queue *q, int64_t serial, unsigned attempt, struct now now)
 	pthread_mutex_lock(&q->lock);
 	q->now = now;
 	bool over = !index_get(q->index, serial, &t) && place_of(q, serial, &p) &&
-		    ((t.state == TASK_PENDING && t.attempt == attempt + 1) ||
-		     (t.attempt == attempt &&
+		    ((t.state == TASK_PENDING && t.attempt > attempt) ||
+		     (t.attempt >= attempt &&
 		      (t.state == TASK_DONE || t.state == TASK_FAILED ||
 		       t.state == TASK_CANCELLED)));
 	struct lease *l = lease_find(q, serial, attempt);

@@ -274,6 +274,15 @@ befall(enum fate f)
 	}
 }
 
+void
+fates_tempt(struct proc *p)
+{
+	if (world.calm || world.fates[FATE_FREEZE_LONG] <= 0 || !rng_chance(dice(), 0.3))
+		return;
+	fate_freeze(p, rng_log(dice(), (double)world.beat_ms * 1000,
+			       3.0 * (double)world.steal_after_ms * 1000));
+}
+
 /* Everything is whole again; somebody must live to go on. */
 static void
 heal(void)

@@ -212,6 +212,10 @@ fates_start(void);
 void
 outage(const void *whose, int64_t us);
 
+/* The worst moment to be stopped: an owner has just been found silent, and is not yet judged. */
+void
+fates_tempt(struct proc *p);
+
 /* ---- rules.c ---- */
 
 void

@@ -21,6 +21,14 @@ strike(enum disk_call call, const char *part, int code, int times, bool lost)
 				    .done = lost };
 }
 
+/* Let time pass, for the queue as well. */
+static void
+pass(int64_t ms)
+{
+	faults_pass(ms);
+	now = faults_now();
+}
+
 static struct queue *
 join(const char *path)
 {
@@ -50,8 +58,7 @@ batches(void)
 	q = join(path);
 	ok(queue_find(q, "y", &t) == -ENOENT,
 	   "while the first cannot be read the second waits: their order decides");
-	faults_pass(10);
-	now = faults_now();
+	pass(10);
 	queue_refresh(q, now, 0, 0);
 	ok(!queue_drained(q, 2, now.boot_ms), "and nothing is called drained");
 	ok(submit(q, "{\"id\":\"x\",\"other\":1}\n", &e) == -EIO,
@@ -109,6 +116,114 @@ late_create(void)
 	disk_close(&d);
 }
 
+/* A claim whose create took longer than steal_after is not stale when it is granted. */
+static void
+slow_claim(void)
+{
+	const struct claimer by = { .comm = "test" };
+	char path[300];
+	struct err e = { 0 };
+	struct grant g;
+
+	new_run(path, "slow");
+	pass(0);
+	struct queue *q = join(path);
+	submit(q, "{\"id\":\"a\"}\n", &e);
+	strike(DISK_SYMLINK, "a@1.claim", -EIO, 150, false);
+	ok(!queue_claim(q, 1, 1, 0, &by, now, &g), "a create that takes minutes is granted at last");
+	pass(0);
+	queue_tick(q, now);
+	ok(queue_is_held(q, 1, 1), "and its agent has its time from then on");
+	queue_close(q, now);
+}
+
+/* No times can be set for anybody: who lost its own beat meanwhile condemns nobody. */
+static void
+no_times(void)
+{
+	char path[300];
+	char owner[OWNER_TEXT];
+	char beat[DISK_PATH];
+	struct disk_stat st;
+
+	new_run(path, "times");
+	pass(0);
+	struct queue *q = join(path);
+	struct disk d = faults_disk(path);
+	disk_create(&d, "nodes/other.aaaaaaaaaaaa", "x", 1);
+	queue_owner(q, owner);
+	snprintf(beat, sizeof(beat), "nodes/%s", owner);
+	disk_unlink(&d, beat);
+	strike(DISK_TOUCH, "nodes/", -EIO, -1, true);
+	for (int i = 0; i < 8; i++) {
+		pass(conf_beat_ms(queue_conf(q)));
+		queue_beat(q, now);
+		queue_watch(q, now);
+	}
+	ok(!disk_stat(&d, "nodes/other.aaaaaaaaaaaa", &st),
+	   "a daemon that cannot join again takes no silence for death");
+	faults_clear();
+	for (int i = 0; i < 8; i++) {
+		pass(conf_beat_ms(queue_conf(q)));
+		queue_beat(q, now);
+		queue_watch(q, now);
+	}
+	ok(disk_stat(&d, "nodes/other.aaaaaaaaaaaa", &st) == -ENOENT, "but later it does");
+	disk_close(&d);
+	queue_close(q, now);
+}
+
+static int
+unlink_above(void *arg, const char *bay)
+{
+	static const char *const gone[] = { "a@1.end", "a@2.claim", "a@2.end" };
+	struct disk *d = arg;
+	char path[DISK_PATH];
+
+	for (size_t i = 0; i < sizeof(gone) / sizeof(gone[0]); i++) {
+		snprintf(path, sizeof(path), "chain/%.64s/%s", bay, gone[i]);
+		disk_unlink(d, path);
+	}
+	return 0;
+}
+
+/* Links are deleted so that an old claim of ours is the highest: nobody else could end it. */
+static void
+claim_below(void)
+{
+	const struct claimer by = { .comm = "test" };
+	const struct queue_options looks = { .join = false };
+	char path[300];
+	struct err e = { 0 };
+	struct grant g;
+	struct task t;
+
+	new_run(path, "below");
+	pass(0);
+	struct queue *q = join(path);
+	struct disk d = faults_disk(path);
+	submit(q, "{\"id\":\"a\"}\n", &e);
+	queue_claim(q, 1, 1, 0, &by, now, &g);
+	queue_end(q, 1, 1, END_FREED, WHY_RELEASED, NULL, now);
+	queue_claim(q, 1, 2, 0, &by, now, &g);
+	queue_end(q, 1, 2, END_DONE, WHY_NONE, NULL, now);
+	pass(2 * queue_conf(q)->steal_after_ms);
+	queue_tick(q, now);
+	disk_list(&d, "chain", unlink_above, &d);
+	for (int i = 0; i < 4; i++) {
+		pass(30000);
+		queue_refresh(q, now, 0, 0);
+	}
+	struct queue *other = queue_open_disk(faults_disk(path), path, &looks, now, &e);
+	pass(1);
+	queue_refresh(other, now, 0, 0);
+	ok(!queue_find(other, "a", &t) && t.state == TASK_DONE,
+	   "who knows that it is over ends its old claim again");
+	queue_close(other, now);
+	disk_close(&d);
+	queue_close(q, now);
+}
+
 int
 main(void)
 {
@@ -117,5 +232,8 @@ main(void)
 	batches();
 	unknown_creates();
 	late_create();
+	slow_claim();
+	no_times();
+	claim_below();
 	return done_testing();
 }
