@@ -171,14 +171,19 @@ CLEANFILES += tests/killat.so
 check_PROGRAMS = \
 	$(unit_tests) \
 	$(helpers) \
+	tests/sim/sim \
 	# end of check programs
 dist_check_SCRIPTS = $(mount_tests) $(plugin_tests)
+include $(srcdir)/tests/sim/local.mk
+
 if QUICK
 TESTS = $(unit_tests) $(plugin_tests) $(quick_tests)
 else
-TESTS = $(unit_tests) $(plugin_tests) $(mount_tests)
+TESTS = $(unit_tests) $(sim_tests) $(plugin_tests) $(mount_tests)
 endif
 
 if SANITIZED
 AM_TESTS_ENVIRONMENT = RASER_SANITIZED=1; export RASER_SANITIZED;
 endif
+
+include tests/cluster/local.mk

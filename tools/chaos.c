@@ -262,6 +262,7 @@ run_chaos(struct chaos *c, const char *history, const struct inspection *in)
 		complain(1, "no daemon or agent of yours works on %s on this machine; start them first, "
 			 "as with raser run", c->target.run);
 	} else if (choose_history(c, history)) {
+		/* without a beat: daemons live, so nobody can seal the run meanwhile */
 		c->queue = target_queue(&c->target, false);
 		c->keeper = c->queue ? keeper_start(c->ballast_path) : -1;
 		if (c->keeper >= 0) {

@@ -5,7 +5,6 @@
 
 #include "audit_impl.h"
 
-#include "clock.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -211,7 +210,8 @@ audit_run(struct audit *a, struct disk *disk, const struct audit_options *option
 	int rc = format_read(disk, a->uuid);
 	if (rc)
 		return err_set(err, rc, "the run has no FORMAT that can be read: %s", strerror(-rc));
-	a->queue = queue_open_disk(copy, "run", &look, now_read(), err);
+	a->queue = queue_open_disk(copy, "run", &look,
+				   (struct now){ .boot_ms = disk_now(disk) }, err);
 	if (!a->queue)
 		return -EIO;
 	audit_sort(a);
@@ -226,7 +226,7 @@ audit_run(struct audit *a, struct disk *disk, const struct audit_options *option
 		if (options->timed)
 			audit_times(a);
 	}
-	queue_close(a->queue, now_read());
+	queue_close(a->queue, (struct now){ .boot_ms = disk_now(disk) });
 	a->queue = NULL;
 	*totals = a->totals;
 	return rc ? rc : a->totals.violations;

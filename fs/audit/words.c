@@ -140,7 +140,11 @@ asked_end(const struct answer *t)
 static void
 check_told_end(struct audit *a, const struct answer *t, enum outcome asked, const struct link *end)
 {
-	bool kept = end && end->parses && !strcmp(end->end.owner, t->owner) &&
+	/* "-": its lease was forgotten while the storage would not sync its end */
+	bool by_it = end && end->parses &&
+		     (!strcmp(end->end.owner, t->owner) ||
+		      (!strcmp(t->owner, "-") && end->by && end->by->life == t->life));
+	bool kept = by_it &&
 		    (end->end.outcome == asked ||
 		     (end->end.outcome == END_FAILED && (asked == END_RETRY || asked == END_LOST)));
 

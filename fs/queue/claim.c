@@ -97,6 +97,7 @@ queue_claim(struct queue *q, int64_t serial, unsigned attempt, int tier,
 	place_bay(&p, bay);
 	rc = claim_cas(q, bay, t.name, attempt, text, found);
 	bool sealed = rc == 1 && seal_overrules(q, &p, serial, attempt);
+	int64_t granted = disk_now(&q->disk);
 
 	pthread_mutex_lock(&q->lock);
 	struct lease *l = lease_find(q, serial, attempt);
@@ -110,6 +111,9 @@ queue_claim(struct queue *q, int64_t serial, unsigned attempt, int tier,
 		lease_hold(q, l);
 		l->seq = c.seq;
 		l->since_boot = l->touched_boot = l->looked_boot = now.boot_ms;
+		/* its agent cannot have touched it before it was granted, however long that took */
+		if (granted > l->touched_boot)
+			l->touched_boot = granted;
 		if (orphan) {
 			lease_ending(l, now);
 			l->want = END_FREED; /* queue_tick() goes on when the storage refuses */

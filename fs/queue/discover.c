@@ -583,7 +583,7 @@ queue_refresh(struct queue *q, struct now now, int bays, int reads)
 		q->refresh_batch = batch;
 		q->refresh_bay = bay;
 	}
-	if (bays && rc >= 0)
+	if (rc >= 0)
 		check_done_bay(q, now);
 	int64_t got = rc < 0 ? 0 : read_ends(q, reads);
 	if (rc >= 0)

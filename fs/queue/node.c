@@ -6,6 +6,7 @@
 #include "node.h"
 
 #include "history.h"
+#include "mutant.h"
 #include "names.h"
 
 #include <ctype.h>
@@ -67,6 +68,8 @@ owner_draw(char owner[OWNER_TEXT], enum owner_kind kind)
 		owner[n++] = '0';
 	owner[n++] = '.';
 	random_text(owner + n, 12);
+	if (MUTANT(FRESH_OWNER))
+		memset(owner + n, 'a', 12);
 }
 
 bool
@@ -156,6 +159,8 @@ node_join(struct node *node, struct disk *disk, enum owner_kind kind, int64_t wa
 	node_text(node);
 	node_path(path, node->owner);
 	int rc = disk_create(disk, path, node->text, strlen(node->text));
+	if (MUTANT(FRESH_OWNER) && rc == -EEXIST)
+		rc = 0;
 	if (!rc)
 		rc = disk_touch(disk, path, node->second);
 	if (!rc)
@@ -175,6 +180,8 @@ node_beat(struct node *node, int64_t wall)
 	int64_t next = wall > node->second ? wall : node->second + 1;
 	int64_t since = node->disk->history ? disk_now(node->disk) : 0;
 	int rc = disk_touch(node->disk, path, next);
+	if (MUTANT(BEAT_ONCE) && rc == -ENOENT)
+		rc = disk_create(node->disk, path, node->text, strlen(node->text));
 	if (!rc)
 		node->second = next;
 	history_say(node->disk, "beat\t%s\t%lld\t%d", node->owner, (long long)since, rc);
@@ -402,10 +409,10 @@ read_info(struct watch *w, struct watched *o)
 }
 
 static void
-judge_missing(struct watch *w, struct watched *o, int64_t start)
+judge_missing(struct watch *w, struct watched *o, int64_t start, int64_t listed)
 {
 	if (!o->missing) {
-		o->missing = start;
+		o->missing = listed;
 	} else if (start - o->missing >= w->missing_ms && format_holds(w)) {
 		o->verdict = DEAD_LOST;
 		history_say(w->disk, "verdict\t%s\tmissing", o->owner);
@@ -450,7 +457,7 @@ look(struct watch *w, struct watched *o)
 	}
 	/* the last look under a second old, or a frozen observer would judge by an old one */
 	if (o->looks >= LOOKS_MIN && start - o->since >= w->window_ms && format_holds(w) &&
-	    disk_now(w->disk) - start < MISSING_MS) {
+	    (MUTANT(LAST_LOOK) || disk_now(w->disk) - start < MISSING_MS)) {
 		history_say(w->disk, "verdict\t%s\tsilent", o->owner);
 		rc = disk_unlink(w->disk, path);
 		history_say(w->disk, "unlink\t%s\t%d", o->owner, rc);
@@ -487,7 +494,9 @@ watch_round(struct watch *w, const char *self, const char *const *wanted, size_t
 		w->last_round = 0;
 		return rc;
 	}
-	if (restart || !w->last_round || start - w->last_round > 2 * w->beat_ms)
+	int64_t listed = disk_now(w->disk); /* a listing that took long was not made at its start */
+	if (!MUTANT(OWN_GAP) &&
+	    (restart || !w->last_round || start - w->last_round > 2 * w->beat_ms))
 		restart_windows(w);
 	w->last_round = start;
 	/* who has left and is wanted by nobody is forgotten; the wanted ones are judged */
@@ -509,7 +518,7 @@ watch_round(struct watch *w, const char *self, const char *const *wanted, size_t
 		if (!o)
 			return -ENOMEM;
 		if (!o->listed && o->verdict == ALIVE && strcmp(o->owner, self) != 0) {
-			judge_missing(w, o, start);
+			judge_missing(w, o, start, listed);
 			soon |= o->verdict == ALIVE;
 		}
 	}

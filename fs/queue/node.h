@@ -95,7 +95,7 @@ struct watched {
 	int64_t since;	    /* end of the first look that showed sig; 0 = no look yet */
 	int64_t last;	    /* start of the last look */
 	int looks;
-	int64_t missing;    /* start of the first listing without it; 0 = it was there */
+	int64_t missing;    /* end of the first listing without it; 0 = it was there */
 	int64_t seen_wall;  /* mtime of the beat, for people only */
 	uint32_t id;	    /* stable in this daemon, for node ids and cookies */
 	struct node_info info;

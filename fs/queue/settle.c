@@ -4,6 +4,7 @@
  */
 #include <config.h>
 
+#include "mutant.h"
 #include "queue_impl.h"
 
 #include <errno.h>
@@ -30,6 +31,8 @@ bay_sync(struct queue *q, const struct place *p)
 	char path[DISK_PATH];
 	int rc = 0;
 
+	if (MUTANT(SYNC_FIRST))
+		return 0;
 	place_bay(p, path);
 	pthread_mutex_lock(&q->sync_lock);
 	/* only a sync that begins from here on is sure to cover what the caller made */
@@ -258,7 +261,8 @@ settle(struct queue *q, int64_t serial, unsigned attempt, enum outcome outcome,
 	link_path(path, bay, t.name, attempt, LINK_END);
 	/* a claim is not synced, and anybody may delete it: then it can be another's by now */
 	int rc = chain_read_patiently(&q->disk, claim, found);
-	bool vanished = rc == -ENOENT || (!rc && strcmp(found, claim_text) != 0);
+	bool vanished = !MUTANT(CLAIM_READ_BACK) &&
+			(rc == -ENOENT || (!rc && strcmp(found, claim_text) != 0));
 	if (vanished && !run_check(q)) {
 		claim_vanished(q, &p, serial, attempt, now);
 		pthread_mutex_lock(&q->lock);

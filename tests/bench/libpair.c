@@ -1,10 +1,11 @@
 /* libpair.c - the library straight on a run directory: every process is a daemon without a mount.
  *
- *   libpair --dir D [--procs P] [--tasks N] [--seconds T]
+ *   libpair --dir D [--procs P] [--tasks N] [--seconds T] [--run RUN]
  *
  * A pair is queue_next() and queue_end(..., END_DONE): a claim and a durable end, with its
  * read-backs and its directory sync. Each process is an owner with a beat of its own and learns
- * what the others took as daemons do: by the races it loses and the bays it lists.
+ * what the others took as daemons do: by the races it loses and the bays it lists. With --run it
+ * works on a run that is there already, whose tasks are t000001 to tN, beside other hosts.
  */
 #include <config.h>
 
@@ -61,14 +62,16 @@ work(struct crew *c, void *arg)
 int
 main(int argc, char **argv)
 {
+	const char *shared = NULL;
+	const struct crew_option more[] = { { "run", &shared }, { NULL, NULL } };
 	struct crew c;
 	char run[4200];
 	struct err e = { 0 };
 
 	log_init("libpair", LOG_WARN);
-	crew_init(&c, argc, argv, NULL);
-	snprintf(run, sizeof(run), "%s/run", c.dir);
-	if (load_fill(run, c.tasks, "libpair", &e))
+	crew_init(&c, argc, argv, more);
+	snprintf(run, sizeof(run), "%.4000s%s", shared ? shared : c.dir, shared ? "" : "/run");
+	if (!shared && load_fill(run, c.tasks, "libpair", &e))
 		errx(1, "%s", e.text);
 	if (crew_run(&c, work, run))
 		return 1;
