@@ -160,6 +160,20 @@ own_end(struct queue *q, const char *owner, enum reason reason, struct now now)
 
 /* ---- our own claims ---- */
 
+/* An end that stands where ours would is ours as well: a create that the storage refused may
+ * arrive all the same, later, and nobody else writes in the name of this owner. */
+static bool
+take_own_end(const char *found, struct end *e)
+{
+	struct end there;
+
+	if (!end_parse(found, &there) || strcmp(there.owner, e->owner) != 0 ||
+	    there.outcome != e->outcome)
+		return false;
+	*e = there;
+	return true;
+}
+
 /* Back to a holder's lease after a create that did nothing. [under lock] */
 static void
 still_held(struct lease *l)
@@ -236,7 +250,7 @@ settle(struct queue *q, int64_t serial, unsigned attempt, enum outcome outcome,
 	}
 	if (!rc)
 		rc = chain_cas(&q->disk, path, text, found);
-	bool won = rc == 1;
+	bool won = rc == 1 || (rc == 0 && take_own_end(found, &e));
 	int synced = 0;
 	if (won) {
 		/* the create made the directory fresh for us, so this look is the true one */

@@ -201,7 +201,7 @@ publish(struct submission *s, int number, const char *submitter, struct now now,
 		/* it stands: from here on only success may be told */
 		while (disk_sync(&q->disk, "batches") && !atomic_load(&q->disk.stopping))
 			disk_pause(&q->disk, AGAIN_MS);
-	else
+	else if (rc != -EINPROGRESS) /* then the link may stand, or come to stand */
 		disk_unlink(&q->disk, file); /* ours alone: nobody has heard its name */
 	if (rc < 0)
 		err_set(err, rc, "%s cannot be published: %s", path, strerror(-rc));
