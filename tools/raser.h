@@ -29,7 +29,15 @@ verb_retry(int argc, char **argv);
 int
 verb_cancel(int argc, char **argv);
 int
+verb_doctor(int argc, char **argv);
+int
 verb_evict(int argc, char **argv);
+int
+verb_audit(int argc, char **argv);
+int
+verb_chaos(int argc, char **argv);
+int
+verb_seal(int argc, char **argv);
 int
 verb_checkpoint(int argc, char **argv);
 
@@ -49,15 +57,19 @@ target_find(const char *path, struct target *t);
 bool
 task_name(const char *word, char name[NAME_LIMIT + 1]);
 
-/* The library on the target's run directory, without an owner; NULL after a message. */
+/* The library on the target's run directory; NULL after a message. To change tasks it needs a beat,
+ * so that nobody seals the run meanwhile. */
 struct queue *
-target_queue(const struct target *t);
+target_queue(const struct target *t, bool change);
 
 /* Submit the JSON that a descriptor gives, all or nothing; field: instead of "id", NULL = none.
  * Prints what became of it; returns an exit status. */
 int
 submit_by_library(const struct target *t, int in, const char *field);
 
+/* Seconds as a decimal number, in ms; -1 for anything else. */
+int64_t
+parse_seconds(const char *s);
 /* "raser VERB: message", on stderr; returns status. */
 int
 complain(int status, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

@@ -197,12 +197,17 @@ publish(struct submission *s, int number, const char *submitter, struct now now,
 	snprintf(file, sizeof(file), "batches/%s", text);
 	snprintf(path, sizeof(path), "batches/%d", number);
 	rc = chain_cas(&q->disk, path, text, found);
-	if (rc == 1)
+	if (rc == -ENOENT) /* batches/ itself, and no task, is what is missing */
+		rc = -EIO;
+	if (rc == 1) {
 		/* it stands: from here on only success may be told */
 		while (disk_sync(&q->disk, "batches") && !atomic_load(&q->disk.stopping))
 			disk_pause(&q->disk, AGAIN_MS);
-	else if (rc != -EINPROGRESS) /* then the link may stand, or come to stand */
+		history_say(&q->disk, "submitted\t%d\t%s\t%lld", number, text,
+			    (long long)builder_count(s->builder));
+	} else if (rc != -EINPROGRESS) { /* then the link may stand, or come to stand */
 		disk_unlink(&q->disk, file); /* ours alone: nobody has heard its name */
+	}
 	if (rc < 0)
 		err_set(err, rc, "%s cannot be published: %s", path, strerror(-rc));
 	return rc;

@@ -3,8 +3,7 @@
  */
 #include <config.h>
 
-#include "clock.h"
-#include "queue.h"
+#include "faults.h"
 #include "tap.h"
 
 #include <errno.h>
@@ -13,106 +12,34 @@
 #include <string.h>
 
 static struct now now;
-static const struct disk_ops *real;
-static struct disk_ops faulty;
 
-/* The next `times` calls of a kind on a path that contains `part` answer `code`; a negative
- * times is for ever. done: the call is made all the same, as by a server whose reply was lost. */
-static struct fault {
-	const char *part;
-	int code, times;
-	bool done;
-} on_symlink, on_readlink;
-
-static bool
-strikes(struct fault *f, const char *path)
-{
-	if (!f->part || !f->times || !strstr(path, f->part))
-		return false;
-	f->times--;
-	return true;
-}
-
-static int
-faulty_symlink(void *ctx, const char *text, const char *path)
-{
-	if (!strikes(&on_symlink, path))
-		return real->symlink(ctx, text, path);
-	if (on_symlink.done)
-		real->symlink(ctx, text, path);
-	return on_symlink.code;
-}
-
-static int
-faulty_readlink(void *ctx, const char *path, char *buf, size_t size)
-{
-	return strikes(&on_readlink, path) ? on_readlink.code :
-					     real->readlink(ctx, path, buf, size);
-}
-
+/* The next `times` calls of a kind on a path that contains `part` answer code; lost: but are made. */
 static void
-no_pause(void *ctx, int ms)
+strike(enum disk_call call, const char *part, int code, int times, bool lost)
 {
-	(void)ctx;
-	(void)ms;
+	faults[0] = (struct fault){ .calls = 1 << call, .part = part, .code = code, .times = times,
+				    .done = lost };
 }
 
-static struct disk
-open_disk(const char *path)
+/* Let time pass, for the queue as well. */
+static void
+pass(int64_t ms)
 {
-	struct disk d;
-	struct err e = { 0 };
-
-	if (disk_open(&d, path, &e)) {
-		printf("Bail out! %s\n", e.text);
-		exit(1);
-	}
-	real = d.ops;
-	faulty = *real;
-	faulty.symlink = faulty_symlink;
-	faulty.readlink = faulty_readlink;
-	faulty.pause = no_pause;
-	d.ops = &faulty;
-	return d;
+	faults_pass(ms);
+	now = faults_now();
 }
 
 static struct queue *
 join(const char *path)
 {
-	const struct queue_options o = { .join = true };
 	struct err e = { 0 };
-	struct queue *q = queue_open_disk(open_disk(path), path, &o, now, &e);
+	struct queue *q = faults_queue(path, true, &e);
 
 	if (!q) {
 		printf("Bail out! %s\n", e.text);
 		exit(1);
 	}
 	return q;
-}
-
-/* Submit one text; 0 or the errno. */
-static int
-submit(struct queue *q, const char *text, struct err *e)
-{
-	struct submission *s = submission_new(q, NULL, e);
-	int rc = s ? submission_feed(s, text, strlen(text), e) : -ENOMEM;
-
-	if (!rc)
-		rc = submission_finish(s, "test", now, e);
-	submission_free(s);
-	return rc;
-}
-
-static void
-new_run(char path[300], const char *name)
-{
-	struct err e = { 0 };
-
-	snprintf(path, 300, "%s/%s", scratch_dir(), name);
-	if (queue_init(path, "", &e)) {
-		printf("Bail out! %s\n", e.text);
-		exit(1);
-	}
 }
 
 static void
@@ -127,16 +54,16 @@ batches(void)
 	ok(!submit(q, "{\"id\":\"x\"}\n", &e) && !submit(q, "{\"id\":\"y\"}\n", &e), "two batches");
 	queue_close(q, now);
 
-	on_readlink = (struct fault){ .part = "batches/1", .code = -EIO, .times = -1 };
+	strike(DISK_READLINK, "batches/1", -EIO, -1, false);
 	q = join(path);
 	ok(queue_find(q, "y", &t) == -ENOENT,
 	   "while the first cannot be read the second waits: their order decides");
-	now.boot_ms += 10;
+	pass(10);
 	queue_refresh(q, now, 0, 0);
 	ok(!queue_drained(q, 2, now.boot_ms), "and nothing is called drained");
 	ok(submit(q, "{\"id\":\"x\",\"other\":1}\n", &e) == -EIO,
 	   "nor is anything published that cannot be compared: %s", e.text);
-	on_readlink.times = 0;
+	faults_clear();
 	ok(submit(q, "{\"id\":\"x\",\"other\":1}\n", &e) == -EEXIST, "later it is compared");
 	ok(!queue_find(q, "x", &t) && t.serial == 1 && !queue_find(q, "y", &t) && t.serial == 2,
 	   "and both are there, in order");
@@ -154,13 +81,13 @@ unknown_creates(void)
 	new_run(path, "creates");
 	struct queue *q = join(path);
 	submit(q, "{\"id\":\"a\"}\n{\"id\":\"b\"}\n{\"id\":\"c\"}\n", &e);
-	on_symlink = (struct fault){ .part = "a@1.claim", .code = -EEXIST, .times = 1, .done = true };
+	strike(DISK_SYMLINK, "a@1.claim", -EEXIST, 1, true);
 	ok(!queue_claim(q, 1, 1, 0, &by, now, &g), "EEXIST for our own success is success");
-	on_symlink = (struct fault){ .part = "a@1.end", .code = -EIO, .times = 3, .done = true };
+	strike(DISK_SYMLINK, "a@1.end", -EIO, 3, true);
 	ok(!queue_end(q, 1, 1, END_DONE, WHY_NONE, NULL, now), "a reply that was lost is read back");
-	on_symlink = (struct fault){ .part = "b@1.claim", .code = -EIO, .times = 2 };
+	strike(DISK_SYMLINK, "b@1.claim", -EIO, 2, false);
 	ok(!queue_claim(q, 2, 1, 0, &by, now, &g), "unknown: the same create again until it is known");
-	on_symlink = (struct fault){ .part = "b@1.end", .code = -ENOSPC, .times = 1 };
+	strike(DISK_SYMLINK, "b@1.end", -ENOSPC, 1, false);
 	ok(queue_end(q, 2, 1, END_DONE, WHY_NONE, NULL, now) == -ENOSPC &&
 		   queue_is_held(q, 2, 1),
 	   "a full disk is told, and the claim still held");
@@ -183,12 +110,12 @@ late_create(void)
 	char found[LINK_TEXT];
 
 	new_run(path, "late");
-	struct disk d = open_disk(path);
-	on_symlink = (struct fault){ .part = "x@1.claim", .code = -EIO, .times = 1 };
+	struct disk d = faults_disk(path);
+	strike(DISK_SYMLINK, "x@1.claim", -EIO, 1, false);
 	disk_mkdir(&d, "chain/b.0");
 	int rc = chain_cas(&d, "chain/b.0/x@1.claim", "n.a:1:1", found);
 	ok(rc == 1, "after an unknown outcome it is repeated until it is known");
-	on_symlink = (struct fault){ .part = "x@1.claim", .code = -ENOSPC, .times = 1 };
+	strike(DISK_SYMLINK, "x@1.claim", -ENOSPC, 1, false);
 	ok(chain_cas(&d, "chain/b.0/x@1.claim", "n.a:1:1", found) == 1,
 	   "ENOSPC for what stands already is success");
 	ok(chain_cas(&d, "chain/b.0/x@1.claim", "n.b:1:1", found) == 0 && !strcmp(found, "n.a:1:1"),
@@ -196,13 +123,124 @@ late_create(void)
 	disk_close(&d);
 }
 
+/* A claim whose create took longer than steal_after is not stale when it is granted. */
+static void
+slow_claim(void)
+{
+	const struct claimer by = { .comm = "test" };
+	char path[300];
+	struct err e = { 0 };
+	struct grant g;
+
+	new_run(path, "slow");
+	pass(0);
+	struct queue *q = join(path);
+	submit(q, "{\"id\":\"a\"}\n", &e);
+	strike(DISK_SYMLINK, "a@1.claim", -EIO, 150, false);
+	ok(!queue_claim(q, 1, 1, 0, &by, now, &g), "a create that takes minutes is granted at last");
+	pass(0);
+	queue_tick(q, now);
+	ok(queue_is_held(q, 1, 1), "and its agent has its time from then on");
+	queue_close(q, now);
+}
+
+/* No times can be set for anybody: who lost its own beat meanwhile condemns nobody. */
+static void
+no_times(void)
+{
+	char path[300];
+	char owner[OWNER_TEXT];
+	char beat[DISK_PATH];
+	struct disk_stat st;
+
+	new_run(path, "times");
+	pass(0);
+	struct queue *q = join(path);
+	struct disk d = faults_disk(path);
+	disk_create(&d, "nodes/other.aaaaaaaaaaaa", "x", 1);
+	queue_owner(q, owner);
+	snprintf(beat, sizeof(beat), "nodes/%s", owner);
+	disk_unlink(&d, beat);
+	strike(DISK_TOUCH, "nodes/", -EIO, -1, true);
+	for (int i = 0; i < 8; i++) {
+		pass(conf_beat_ms(queue_conf(q)));
+		queue_beat(q, now);
+		queue_watch(q, now);
+	}
+	ok(!disk_stat(&d, "nodes/other.aaaaaaaaaaaa", &st),
+	   "a daemon that cannot join again takes no silence for death");
+	faults_clear();
+	for (int i = 0; i < 8; i++) {
+		pass(conf_beat_ms(queue_conf(q)));
+		queue_beat(q, now);
+		queue_watch(q, now);
+	}
+	ok(disk_stat(&d, "nodes/other.aaaaaaaaaaaa", &st) == -ENOENT, "but later it does");
+	disk_close(&d);
+	queue_close(q, now);
+}
+
+static int
+unlink_above(void *arg, const char *bay)
+{
+	static const char *const gone[] = { "a@1.end", "a@2.claim", "a@2.end" };
+	struct disk *d = arg;
+	char path[DISK_PATH];
+
+	for (size_t i = 0; i < sizeof(gone) / sizeof(gone[0]); i++) {
+		snprintf(path, sizeof(path), "chain/%.64s/%s", bay, gone[i]);
+		disk_unlink(d, path);
+	}
+	return 0;
+}
+
+/* Links are deleted so that an old claim of ours is the highest: nobody else could end it. */
+static void
+claim_below(void)
+{
+	const struct claimer by = { .comm = "test" };
+	const struct queue_options looks = { .join = false };
+	char path[300];
+	struct err e = { 0 };
+	struct grant g;
+	struct task t;
+
+	new_run(path, "below");
+	pass(0);
+	struct queue *q = join(path);
+	struct disk d = faults_disk(path);
+	submit(q, "{\"id\":\"a\"}\n", &e);
+	queue_claim(q, 1, 1, 0, &by, now, &g);
+	queue_end(q, 1, 1, END_FREED, WHY_RELEASED, NULL, now);
+	queue_claim(q, 1, 2, 0, &by, now, &g);
+	queue_end(q, 1, 2, END_DONE, WHY_NONE, NULL, now);
+	pass(2 * queue_conf(q)->steal_after_ms);
+	queue_tick(q, now);
+	disk_list(&d, "chain", unlink_above, &d);
+	for (int i = 0; i < 4; i++) {
+		pass(30000);
+		queue_refresh(q, now, 0, 0);
+	}
+	struct queue *other = queue_open_disk(faults_disk(path), path, &looks, now, &e);
+	pass(1);
+	queue_refresh(other, now, 0, 0);
+	ok(!queue_find(other, "a", &t) && t.state == TASK_DONE,
+	   "who knows that it is over ends its old claim again");
+	queue_close(other, now);
+	disk_close(&d);
+	queue_close(q, now);
+}
+
 int
 main(void)
 {
 	log_init("fault.t", LOG_NOTHING);
-	now = now_read();
+	now = faults_now();
 	batches();
 	unknown_creates();
 	late_create();
+	slow_claim();
+	no_times();
+	claim_below();
 	return done_testing();
 }

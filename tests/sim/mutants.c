@@ -1,0 +1,66 @@
+/*
+ * mutants.c - switch off one rule of the protocol after another, and find a seed that notices. A
+ * rule whose absence nobody notices is either not needed or not tested.
+ */
+#include <config.h>
+
+#include "mutant.h"
+#include "world.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum mutant mutant_off;
+
+static const char *const names[MUTANTS] = {
+	[MUTANT_READ_BACK] = "read-back",
+	[MUTANT_PREDECESSOR] = "predecessor",
+	[MUTANT_FRESH_OWNER] = "fresh-owner",
+	[MUTANT_BEAT_ONCE] = "beat-once",
+	[MUTANT_OWN_GAP] = "own-gap",
+	[MUTANT_LAST_LOOK] = "last-look",
+	[MUTANT_BEAT_LOOK] = "beat-look",
+	[MUTANT_CLAIM_READ_BACK] = "claim-read-back",
+	[MUTANT_SYNC_FIRST] = "sync-first",
+};
+
+/* The first seed from `from` to `to` that notices; 0 = none. */
+static unsigned long long
+hunt(unsigned long long from, unsigned long long to, const char *scratch)
+{
+	for (unsigned long long seed = from; seed <= to; seed++)
+		if (world_run(seed, scratch))
+			return seed;
+	return 0;
+}
+
+/* mutants [SEEDS [RULE [--trace]]] */
+int
+main(int argc, char **argv)
+{
+	unsigned long long from = 1;
+	unsigned long long to = 400;
+	int survived = 0;
+
+	if (argc > 1 && sscanf(argv[1], "%llu-%llu", &from, &to) == 1)
+		to = from;
+	const char *only = argc > 2 ? argv[2] : NULL;
+	sim_trace = argc > 3 && !strcmp(argv[3], "--trace");
+	log_init("mutants", sim_trace ? LOG_INFO : LOG_NOTHING);
+	const char *scratch = world_scratch();
+	for (int m = 1; m < MUTANTS; m++) {
+		if (only && strcmp(only, names[m]) != 0)
+			continue;
+		mutant_off = (enum mutant)m;
+		unsigned long long seed = hunt(from, to, scratch);
+
+		survived += !seed;
+		if (seed)
+			printf("%-16s seed %-5llu %.200s\n", names[m], seed, world.why);
+		else
+			printf("%-16s SURVIVES seeds %llu to %llu\n", names[m], from, to);
+		fflush(stdout);
+	}
+	return survived != 0;
+}

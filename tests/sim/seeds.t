@@ -1,0 +1,19 @@
+#!/bin/bash
+# seeds.t - some hundred worlds of many daemons under every fault, and the ones that found bugs.
+. "$(dirname "$0")/../tap.sh"
+
+seeds=${SIM_SEEDS:-1-150}
+# worlds that broke a promise once
+found=()
+
+out=$("$top/tests/sim/sim" --seeds "$seeds" 2>&1)
+is $? 0 "seeds $seeds keep every promise"
+diag "$out"
+for seed in "${found[@]}"; do
+	out=$("$top/tests/sim/sim" --seed "$seed" 2>&1)
+	is $? 0 "seed $seed, which found a bug, keeps every promise"
+done
+one=$("$top/tests/sim/sim" --seed 17 --trace | cksum)
+two=$("$top/tests/sim/sim" --seed 17 --trace | cksum)
+is "$one" "$two" "a seed is one run, for ever the same"
+plan
