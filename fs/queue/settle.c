@@ -195,6 +195,20 @@ own_end(struct queue *q, const char *owner, enum reason reason, struct now now)
 
 /* ---- our own claims ---- */
 
+/* An end that stands where ours would is ours as well: a create that the storage refused may
+ * arrive all the same, later, and nobody else writes in the name of this owner. */
+static bool
+take_own_end(const char *found, struct end *e)
+{
+	struct end there;
+
+	if (!end_parse(found, &there) || strcmp(there.owner, e->owner) != 0 ||
+	    there.outcome != e->outcome)
+		return false;
+	*e = there;
+	return true;
+}
+
 /* Back to a holder's lease after a create that did nothing. [under lock] */
 static void
 still_held(struct lease *l)
@@ -272,6 +286,8 @@ settle(struct queue *q, int64_t serial, unsigned attempt, enum outcome outcome,
 		return -ESTALE;
 	}
 	rc = vanished ? -EIO : rc ? of_storage(rc) : of_storage(chain_cas(&q->disk, path, text, found));
+	if (rc == 0 && take_own_end(found, &e))
+		rc = 1;
 	if (rc == 1 && seal_overrules(q, &p, serial, attempt)) {
 		/* that end was removed because it had been read: this one tells nothing */
 		claim_vanished(q, &p, serial, attempt, now);

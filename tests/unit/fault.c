@@ -92,6 +92,13 @@ unknown_creates(void)
 		   queue_is_held(q, 2, 1),
 	   "a full disk is told, and the claim still held");
 	ok(!queue_end(q, 2, 1, END_DONE, WHY_NONE, NULL, now), "later it is done");
+	queue_claim(q, 3, 1, 0, &by, now, &g);
+	on_symlink = (struct fault){ .part = "c@1.end", .code = -ENOSPC, .times = 1, .done = true };
+	on_readlink = (struct fault){ .part = "c@1.end", .code = -ENOENT, .times = 1 };
+	ok(queue_end(q, 3, 1, END_DONE, WHY_NONE, NULL, now) == -ENOSPC,
+	   "a create was refused, and arrives all the same");
+	ok(!queue_end(q, 3, 1, END_DONE, WHY_NONE, NULL, now), "who ends it again is not told that it "
+	   "is lost: that end is its own");
 	queue_close(q, now);
 }
 
