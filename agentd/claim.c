@@ -86,12 +86,14 @@ read_all(int fd, char **out, size_t *size)
 	return -ENOMEM;
 }
 
-static void
+/* 0 or an errno, and then the text is empty. */
+static int
 get_attr(const char *path, const char *name, char *buf, size_t size)
 {
 	ssize_t n = getxattr(path, name, buf, size - 1);
 
 	buf[n > 0 ? n : 0] = '\0';
+	return n < 0 ? -errno : 0;
 }
 
 /* Open a file that claims, and read all of it. */
@@ -110,15 +112,24 @@ open_claim(const char *path, struct lease_claim *c, char **text, size_t *size)
 	return rc;
 }
 
-/* What the lease tells of a claim that has its lease. */
-static void
+/* What the lease tells of a claim that has its lease. Without it there is no claim: folders are
+ * named after its owner. */
+static int
 ask_lease(struct lease_claim *c)
 {
 	char number[16];
+	int rc = get_attr(c->lease, "user.raser.claimer", c->owner, sizeof(c->owner));
 
-	get_attr(c->lease, "user.raser.claimer", c->owner, sizeof(c->owner));
-	get_attr(c->lease, "user.raser.failures", number, sizeof(number));
+	if (!rc)
+		rc = get_attr(c->lease, "user.raser.failures", number, sizeof(number));
+	if (!rc && !c->owner[0])
+		rc = -ESTALE;
+	if (rc) {
+		claim_close(c);
+		return rc;
+	}
 	c->failures = (int)strtol(number, NULL, 10);
+	return 0;
 }
 
 int
@@ -149,28 +160,53 @@ claim_next(const char *mnt, const char *tier, struct lease_claim *c)
 	c->size = size - (size_t)(nl + 1 - text);
 	c->payload = text;
 	memmove(text, nl + 1, c->size + 1);
-	ask_lease(c);
-	return 0;
+	rc = ask_lease(c);
+	/* taken away already: there are others */
+	return rc == -ESTALE || rc == -ENOENT ? -EAGAIN : rc;
+}
+
+/* The daemon of the mount, as its status says. */
+static void
+ask_owner(const char *mnt, char *owner, size_t size)
+{
+	char path[PATH_MAX + 16];
+	char line[PATH_MAX + 16];
+
+	owner[0] = '\0';
+	snprintf(path, sizeof(path), "%s/status", mnt);
+	FILE *f = fopen(path, "re");
+	while (f && !owner[0] && fgets(line, sizeof(line), f)) {
+		line[strcspn(line, "\n")] = '\0';
+		if (!strncmp(line, "owner ", 6))
+			snprintf(owner, size, "%.31s", line + 6);
+	}
+	if (f)
+		fclose(f);
 }
 
 int
-claim_again(const char *mnt, const char *tier, struct lease_claim *c)
+claim_again(const char *mnt, const char *tier, struct lease_claim *c, unsigned attempt)
 {
 	char path[PATH_MAX + NAME_LIMIT + 64];
 	struct lease_claim next;
 	char *text = NULL;
 	size_t size = 0;
 
-	snprintf(path, sizeof(path), "%s/queue/%s/%s@%u", mnt, tier, c->name, c->attempt + 1);
+	ask_owner(mnt, c->tried, sizeof(c->tried));
+	snprintf(path, sizeof(path), "%s/queue/%s/%s@%u", mnt, tier, c->name, attempt);
 	int rc = open_claim(path, &next, &text, &size);
+	if (rc == -EBUSY || rc == -ENOENT)
+		c->tried[0] = '\0';
 	if (rc)
 		return rc;
-	next.attempt = c->attempt + 1;
+	next.attempt = attempt;
 	next.payload = text;
 	next.size = size;
 	memcpy(next.name, c->name, sizeof(next.name));
 	snprintf(next.lease, sizeof(next.lease), "%s/leases/%s@%u", mnt, next.name, next.attempt);
-	ask_lease(&next);
+	rc = ask_lease(&next);
+	if (rc)
+		return rc;
 	claim_close(c);
 	*c = next;
 	return 0;
@@ -185,27 +221,53 @@ claim_orphaned(const struct lease_claim *c)
 	return pread(c->fd, &byte, 1, 0) < 0 && (errno == ENOTCONN || errno == ECONNABORTED);
 }
 
+/* A claim of an attempt behind ours. Through a daemon that died before its answer reached us it is
+ * our own, for all that we know; a living daemon of this mount names who holds it. */
+static bool
+may_be_ours(const char *path, const struct lease_claim *c)
+{
+	char text[64];
+	char own[64];
+
+	get_attr(path, "user.raser.claimer", text, sizeof(text));
+	if (!c->tried[0] || strcmp(text, c->tried) != 0)
+		return false;
+	get_attr(path, "user.raser.agent", text, sizeof(text));
+	snprintf(own, sizeof(own), "raser-agentd[%ld]", (long)getpid());
+	return !text[0] || !strcmp(text, own);
+}
+
 enum claim_fate
-claim_fate(const char *mnt, const struct lease_claim *c)
+claim_fate(const char *mnt, const struct lease_claim *c, unsigned *next)
 {
 	char path[PATH_MAX + NAME_LIMIT + 64];
-	char text[16];
+	char state[16];
+	char reason[32];
 	char number[16];
 	char again[16];
 
 	snprintf(path, sizeof(path), "%s/tasks/%s", mnt, c->name);
 	get_attr(path, "user.raser.attempt", number, sizeof(number));
-	get_attr(path, "user.raser.state", text, sizeof(text));
+	get_attr(path, "user.raser.state", state, sizeof(state));
+	get_attr(path, "user.raser.reason", reason, sizeof(reason));
+	bool ours = may_be_ours(path, c);
 	get_attr(path, "user.raser.attempt", again, sizeof(again));
-	/* the claim may end between two of these, and number and state then do not belong together */
-	if (!*number || strcmp(number, again) != 0)
-		return FATE_UNKNOWN;
 	unsigned long attempt = strtoul(number, NULL, 10);
-	if (attempt == c->attempt && !strcmp(text, "claimed"))
-		return FATE_STANDS;
-	return attempt == c->attempt + 1 && !strcmp(text, "pending") ? FATE_FREE :
-	       *text						  ? FATE_OVER :
-								    FATE_UNKNOWN;
+	/* the claim may end between two of these, and they then do not belong together; and a daemon
+	 * that has just started has not read every end */
+	if (!*number || strcmp(number, again) != 0 || !*state || !strcmp(state, "unread") ||
+	    attempt < c->attempt)
+		return FATE_UNKNOWN;
+	*next = (unsigned)attempt;
+	if (!strcmp(state, "claimed"))
+		return attempt == c->attempt || ours ? FATE_STANDS : FATE_OVER;
+	if (strcmp(state, "pending") != 0 || attempt == c->attempt)
+		return FATE_OVER;
+	/* whoever had those in between has nothing to show for it: we, or one like us */
+	return attempt == c->attempt + 1 || !strcmp(reason, "restart") ||
+			       !strcmp(reason, "undelivered") ?
+		       FATE_FREE :
+		       FATE_OVER;
 }
 
 bool

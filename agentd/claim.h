@@ -25,6 +25,7 @@ struct lease_claim {
 	unsigned attempt;
 	char lease[PATH_MAX + 300]; /* MNT/leases/T@k */
 	char owner[32];
+	char tried[32]; /* the daemon that may have granted the next attempt and died; "" = none */
 	int failures;
 	char *payload; /* allocated */
 	size_t size;
@@ -38,10 +39,10 @@ run_info_read(const char *mnt, const char *tier, struct run_info *info);
 int
 claim_next(const char *mnt, const char *tier, struct lease_claim *c);
 
-/* Claim the next attempt of a task that we held, when its daemon died and freed it: c becomes
- * that claim. 0; -EBUSY, -ENOENT: it is not to be had now; or an errno of the mount. */
+/* Claim attempt next of a task that we held, when its daemon died and freed it: c becomes that
+ * claim. 0; -EBUSY, -ENOENT: it is not to be had now; or an errno of the mount. */
 int
-claim_again(const char *mnt, const char *tier, struct lease_claim *c);
+claim_again(const char *mnt, const char *tier, struct lease_claim *c, unsigned next);
 
 /* The daemon that granted the claim has died: its descriptor is dead. */
 bool
@@ -51,11 +52,11 @@ claim_orphaned(const struct lease_claim *c);
 enum claim_fate {
 	FATE_UNKNOWN, /* the mount does not answer */
 	FATE_STANDS,  /* nobody has ended it yet */
-	FATE_FREE,    /* it was ended, and the next attempt may be claimed */
+	FATE_FREE,    /* it was ended, and attempt *next may be claimed */
 	FATE_OVER,    /* somebody else has the task, or it is final */
 };
 enum claim_fate
-claim_fate(const char *mnt, const struct lease_claim *c);
+claim_fate(const char *mnt, const struct lease_claim *c, unsigned *next);
 
 /* Does a claim whose daemon is gone have this end already? It was taken, and the daemon died before
  * it could say so. */

@@ -294,14 +294,14 @@ ending_timer(struct super *s)
 	if (s->adrift && drift(s) == EV_LOST)
 		return ending_lost(s);
 	if (s->adrift) {
-		s->trouble_ms = TROUBLE_FIRST_MS + 1; /* it has been told; and look often */
+		s->trouble_ms = s->drift_ms; /* it has been told; and look often */
 		return not_taken(s, -ENOTCONN);
 	}
 	int rc = claim_verb(&s->claim, s->verb);
 	if (!rc)
 		return accepted(s);
 	if (claim_orphaned(&s->claim)) {
-		s->adrift = true;
+		go_adrift(s);
 		return not_taken(s, rc);
 	}
 	if (rc == -ESTALE || rc == -ENOENT || rc == -EPERM)

@@ -21,6 +21,7 @@
 #include "super_impl.h"
 
 #include "log.h"
+#include "mountinfo.h"
 #include "plugin.h"
 #include "program.h"
 #include "setup.h"
@@ -307,10 +308,38 @@ has_term(struct super *s)
 	return term;
 }
 
+/* Something was mounted or unmounted. A mount that was taken away is a daemon that died: who waits
+ * for the next heartbeat would find its task taken by another, and who waits for the mount loses
+ * time. */
+static void
+look_at_mounts(struct super *s)
+{
+	static struct mount_entry top; /* it holds a path */
+
+	mountinfo_top(s->o->mnt, &top);
+	/* as long as we hold a descriptor of it, neither number is given to another */
+	if (top.id == s->mount_id && top.minor == s->mount_minor)
+		return;
+	s->mount_id = top.id;
+	s->mount_minor = top.minor;
+	s->drift_ms = DRIFT_FIRST_MS;
+	switch (s->state) {
+	case IDLE:
+		if (s->trouble_since)
+			s->next_try = 0;
+		break;
+	case ENDING:
+		s->next_try = 0;
+		break;
+	default:
+		s->next_touch = now_ms();
+	}
+}
+
 static void
 turn(struct super *s)
 {
-	enum { SIGNALS, AGENT, JOB, READY, CONTROL, FDS };
+	enum { SIGNALS, AGENT, JOB, READY, CONTROL, MOUNTS, FDS };
 	bool agent = s->state == WORKING || s->state == STOPPING;
 	bool waits = s->state == IDLE && now_ms() >= s->hold_until && !s->trouble_since;
 	struct pollfd p[FDS] = {
@@ -319,12 +348,15 @@ turn(struct super *s)
 		[JOB] = { s->job.pid ? s->job.fd : -1, POLLIN, 0 },
 		[READY] = { waits ? s->ready_fd : -1, POLLIN, 0 },
 		[CONTROL] = { s->state == WORKING ? s->control.notify_fd : -1, POLLIN, 0 },
+		[MOUNTS] = { s->mounts_fd, POLLPRI, 0 },
 	};
 	int64_t ms = next_due(s) - now_ms();
 	int n = poll(p, FDS, ms < 0 ? 0 : (int)ms);
 
 	if (n < 0)
 		return;
+	if (p[MOUNTS].revents)
+		look_at_mounts(s);
 	if (p[SIGNALS].revents && has_term(s))
 		dispatch(s, EV_TERM);
 	enum state before = s->state;
@@ -517,7 +549,7 @@ super_run(const struct super_options *o)
 	static struct super s; /* large: it holds paths and a line of an agent's */
 	sigset_t set;
 
-	s = (struct super){ .o = o, .ready_fd = -1, .node_fd = -1, .claim.fd = -1, .attempt.log_fd = -1,
+	s = (struct super){ .o = o, .ready_fd = -1, .node_fd = -1, .mounts_fd = -1, .claim.fd = -1, .attempt.log_fd = -1,
 			    .attempt.lock_fd = -1, .proc.fd = -1, .job.fd = -1, .control.fd = -1,
 			    .control.notify_fd = -1, .trajectory.state_fd = -1,
 			    .trajectory.results_fd = -1 };
@@ -535,6 +567,11 @@ super_run(const struct super_options *o)
 	}
 	/* if somebody kills the guard, its orphans come to us */
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
+	s.mounts_fd = mountinfo_watch();
+	static struct mount_entry top;
+	mountinfo_top(o->mnt, &top);
+	s.mount_id = top.id;
+	s.mount_minor = top.minor;
 	int status = configure(&s);
 	if (status)
 		return status;

@@ -41,6 +41,7 @@ enum {
 	TROUBLE_FIRST_MS = 200, /* between tries while the mount does not answer */
 	TROUBLE_LAST_MS = 5000,
 	LOST_GRACE_MS = 2000,	/* for an agent whose task another one has */
+	DRIFT_FIRST_MS = 10,	/* between looks for a mount that died, at first */
 	ENV_MAX = 24,
 };
 
@@ -68,7 +69,9 @@ struct super {
 
 	enum state state;
 	int status; /* of super_run(), once GONE */
-	int signal_fd, ready_fd, node_fd;
+	int signal_fd, ready_fd, node_fd, mounts_fd;
+	int mount_id; /* of the mount, in this namespace; 0 = there is none */
+	unsigned mount_minor;
 	struct job job;
 
 	/* the attempt */
@@ -105,7 +108,7 @@ struct super {
 
 	/* when what is due; boot ms, 0 = not at all */
 	int64_t next_touch, next_sample, next_save, kill_at, leave_by, next_try;
-	int64_t trouble_ms, trouble_since, ending_since;
+	int64_t trouble_ms, trouble_since, ending_since, drift_ms;
 	int64_t fault_ms, hold_until; /* no claims for so long, since the node could not start one */
 };
 
@@ -146,6 +149,9 @@ action_fn work_timer, work_term, work_lost, work_limit, stop_term, stop_lost;
 /* Touch the lease and leave a sign of life. Returns the event that this brings, or -1. */
 int
 beat(struct super *s);
+/* The mount died under the claim. */
+void
+go_adrift(struct super *s);
 /* Take up again what a mount that died has cost us, or hear that it is lost; returns as beat(). */
 int
 drift(struct super *s);

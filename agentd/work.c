@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 enum {
-	DRIFT_MS = 200,
+	DRIFT_LAST_MS = 160,
 	KILL_AGAIN_MS = 1000,
 	LISTEN_MS = 2000, /* to what an agent has said before its end */
 	BAD_LINES = 10,	  /* so many lines that are not understood are told */
@@ -29,13 +29,24 @@ touch_every(const struct super *s)
 
 /* ---- its heartbeat ---- */
 
+void
+go_adrift(struct super *s)
+{
+	s->adrift = true;
+	s->drift_ms = DRIFT_FIRST_MS;
+	s->next_touch = now_ms() + s->drift_ms;
+}
+
 /* The mount died under us, and the agent goes on. The daemon that comes in its place ends the
  * claims of its predecessor; the next attempt is ours if nobody was faster (DESIGN 3). */
 int
 drift(struct super *s)
 {
-	s->next_touch = now_ms() + DRIFT_MS;
-	switch (claim_fate(s->o->mnt, &s->claim)) {
+	unsigned next;
+
+	s->next_touch = now_ms() + s->drift_ms;
+	s->drift_ms = s->drift_ms < DRIFT_LAST_MS ? s->drift_ms * 2 : DRIFT_LAST_MS;
+	switch (claim_fate(s->o->mnt, &s->claim, &next)) {
 	case FATE_FREE:
 		break;
 	case FATE_OVER:
@@ -43,7 +54,7 @@ drift(struct super *s)
 	default:
 		return -1;
 	}
-	if (claim_again(s->o->mnt, s->o->tier, &s->claim))
+	if (claim_again(s->o->mnt, s->o->tier, &s->claim, next))
 		return -1; /* whoever was faster shows at the next look */
 	s->adrift = false;
 	LOG_TASK(log_info, s, "taken up again: the mount is back, and its agent went on");
@@ -82,8 +93,7 @@ beat(struct super *s)
 		return -1;
 	}
 	if (claim_orphaned(&s->claim)) {
-		s->adrift = true;
-		s->next_touch = now_ms() + DRIFT_MS;
+		go_adrift(s);
 		LOG_TASK(log_warnx, s, "%s is gone; its agent goes on, waiting for the mount", s->o->mnt);
 		return -1;
 	}

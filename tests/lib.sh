@@ -267,6 +267,17 @@ background_pid() {
 	is_pid "$pid" && [ "$(cat "/proc/$pid/comm")" = raserfs ] && echo "$pid"
 }
 
+# Of the mount M, which may be mounted again meanwhile: who serves it, whether anybody does, another
+# than before, and how many lie on each other.
+mount_owner() { awk '/^owner/ { print $2 }' "$M/status" 2>/dev/null; }
+mount_serves() { [ -s "$M/README" ]; }
+mounted_again() {
+	local now
+	now=$(mount_owner)
+	[ -n "$now" ] && [ "$now" != "$1" ]
+}
+mount_height() { grep -c " $M " /proc/self/mountinfo; }
+
 # ---- tasks ----
 
 chk() { "$top/tests/chk" "$@"; }

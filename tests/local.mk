@@ -15,7 +15,16 @@ unit_tests = \
 	tests/unit/checkpoint.t \
 	tests/unit/store.t \
 	tests/unit/crash.t \
+	tests/unit/storage.t \
+	tests/unit/selftest.t \
+	tests/unit/digest.t \
+	tests/unit/seal.t \
 	# end of unit tests
+RUNS = tests/runs.c tests/runs.h
+tests_unit_digest_t_SOURCES = tests/unit/digest.c $(TAP) $(RUNS)
+tests_unit_digest_t_LDADD = $(QUEUE_LIBS)
+tests_unit_seal_t_SOURCES = tests/unit/seal.c $(TAP) $(RUNS)
+tests_unit_seal_t_LDADD = $(QUEUE_LIBS)
 tests_unit_agent_t_SOURCES = tests/unit/agent.c $(TAP) agentd/activity.c agentd/control.c agentd/process/job.c \
 	agentd/plugin.c agentd/trajectory.c
 tests_unit_agent_t_LDADD = $(QUEUE_LIBS)
@@ -25,7 +34,8 @@ tests_unit_names_t_SOURCES = tests/unit/names.c $(TAP)
 tests_unit_names_t_LDADD = $(QUEUE_LIBS)
 tests_unit_chain_t_SOURCES = tests/unit/chain.c $(TAP)
 tests_unit_chain_t_LDADD = $(QUEUE_LIBS)
-tests_unit_fault_t_SOURCES = tests/unit/fault.c $(TAP)
+FAULTS = tests/faults.c tests/faults.h
+tests_unit_fault_t_SOURCES = tests/unit/fault.c $(TAP) $(FAULTS)
 tests_unit_fault_t_LDADD = $(QUEUE_LIBS)
 tests_unit_ingest_t_SOURCES = tests/unit/ingest.c $(TAP)
 tests_unit_ingest_t_LDADD = $(QUEUE_LIBS)
@@ -39,10 +49,15 @@ tests_unit_checkpoint_t_SOURCES = tests/unit/checkpoint.c $(TAP) $(TREES)
 tests_unit_checkpoint_t_LDADD = $(CHECKPOINT_LIBS) $(QUEUE_LIBS)
 tests_unit_store_t_SOURCES = tests/unit/store.c $(TAP) $(TREES)
 tests_unit_store_t_LDADD = $(CHECKPOINT_LIBS) $(QUEUE_LIBS)
+tests_unit_storage_t_SOURCES = tests/unit/storage.c $(TAP) $(FAULTS)
+tests_unit_storage_t_LDADD = $(QUEUE_LIBS)
 tests_unit_crash_t_SOURCES = tests/unit/crash.c $(TAP) $(TREES)
 tests_unit_crash_t_LDADD = $(CHECKPOINT_LIBS) $(QUEUE_LIBS)
 tests_unit_crash_t_LDFLAGS = $(AM_LDFLAGS) \
 	-Wl,--wrap=write,--wrap=fsync,--wrap=renameat,--wrap=futimens,--wrap=pread
+tests_unit_selftest_t_SOURCES = tests/unit/selftest.c tools/slurmcheck.c tools/slurmcheck.h \
+	agentd/program.c agentd/program.h $(TAP)
+tests_unit_selftest_t_LDADD = $(QUEUE_LIBS)
 
 # shell tests of the mount
 mount_tests = \
@@ -66,9 +81,15 @@ mount_tests = \
 	tests/mount/1450-large.t \
 	tests/mount/1500-limits.t \
 	tests/mount/1600-remount.t \
+	tests/mount/1620-supervise.t \
+	tests/mount/1630-run-supervise.t \
 	tests/mount/1650-plugins.t \
 	tests/mount/1700-chaos.t \
 	tests/mount/1900-chaos-tool.t \
+	tests/mount/2000-doctor.t \
+	tests/mount/2100-seal.t \
+	tests/mount/2200-storage.t \
+	tests/mount/2210-idle.t \
 	# end of mount tests
 
 # shell tests of the plugins, which need no mount
@@ -122,7 +143,10 @@ helpers = \
 	tests/boxed \
 	tests/chk \
 	tests/crowd \
+	tests/finish \
 	# end of helpers
+tests_finish_SOURCES = tests/finish.c
+tests_finish_LDADD = $(QUEUE_LIBS)
 tests_boxed_SOURCES = tests/boxed.c $(TREE_SOURCES) $(BOX_SOURCES) agentd/program.c agentd/program.h
 tests_boxed_LDADD = $(CHECKPOINT_LIBS) $(QUEUE_LIBS)
 tests_chk_SOURCES = tests/chk.c tests/hold.c tests/errname.c tests/chk.h
@@ -161,3 +185,5 @@ endif
 if SANITIZED
 AM_TESTS_ENVIRONMENT = RASER_SANITIZED=1; export RASER_SANITIZED;
 endif
+
+include tests/cluster/local.mk

@@ -36,7 +36,7 @@ static const struct {
 } codes[] = {
 	{ "-", 0 },	    { "late", LATE },	  { "ENOSPC", ENOSPC }, { "EROFS", EROFS },
 	{ "EDQUOT", EDQUOT }, { "EIO", EIO },	  { "ESTALE", ESTALE }, { "EACCES", EACCES },
-	{ "ETIMEDOUT", ETIMEDOUT },
+	{ "ETIMEDOUT", ETIMEDOUT }, { "EOPNOTSUPP", EOPNOTSUPP },
 };
 
 static int

@@ -111,10 +111,23 @@ on_task(void *arg, const struct task *t)
 	return 0;
 }
 
+/* Changing many tasks may take longer than a beat may be silent. */
+static void
+keep_beat(struct queue *q, int64_t *last)
+{
+	struct now now = now_read();
+
+	if (now.boot_ms - *last < conf_beat_ms(queue_conf(q)))
+		return;
+	*last = now.boot_ms;
+	queue_beat(q, now);
+}
+
 /* Change every task that is in one of the states. Returns the exit status. */
 static int
 change_all_by_library(struct queue *q, const struct change *c, long *changed)
 {
+	int64_t beat = now_read().boot_ms;
 	int status = 0;
 
 	for (int i = 0; i < 2; i++) {
@@ -137,6 +150,7 @@ change_all_by_library(struct queue *q, const struct change *c, long *changed)
 				status = complain(1, "%s: %s", t.name, strerror(-rc));
 			else
 				++*changed;
+			keep_beat(q, &beat);
 		}
 		free(text);
 	}
@@ -198,7 +212,7 @@ verb_change(int argc, char **argv, const struct change *c)
 	if (!target_find(argv[1], &t))
 		return 1;
 	if (!t.is_mount) {
-		q = target_queue(&t);
+		q = target_queue(&t, true);
 		if (!q)
 			return 1;
 		queue_refresh(q, now_read(), 0, 0);
@@ -254,7 +268,7 @@ verb_evict(int argc, char **argv)
 		return usage_error();
 	if (!target_find(argv[1], &t))
 		return 1;
-	struct queue *q = target_queue(&t);
+	struct queue *q = target_queue(&t, false);
 	if (!q)
 		return 1;
 	for (int i = 2; i < argc; i++) {

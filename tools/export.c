@@ -1,16 +1,19 @@
 /*
  * export.c - raser export RUN [--attempts|--steps]: what the attempts of a run have left in its
- * results/, as JSON Lines.
+ * results/, or what was sealed of it, as JSON Lines.
  */
 #include <config.h>
 
 #include "raser.h"
+
+#include "records.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
 #include <jansson.h>
+#include <search.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -35,16 +38,13 @@ put_attempt(const char *results, const char *folder)
 	json_decref(o);
 }
 
-/* The steps of an accepted attempt, each with its task. */
+/* The steps of an accepted attempt, each with its task. f may be NULL, and is closed. */
 static void
-put_steps(const char *results, const char *task)
+put_steps_of(FILE *f, const char *task)
 {
-	char path[PATH_MAX + 300];
 	char *line = NULL;
 	size_t cap = 0;
 
-	snprintf(path, sizeof(path), "%s/%s/trajectory.jsonl", results, task);
-	FILE *f = fopen(path, "re");
 	while (f && getline(&line, &cap, f) > 0) {
 		json_t *o = json_loads(line, 0, NULL);
 
@@ -57,6 +57,103 @@ put_steps(const char *results, const char *task)
 	free(line);
 	if (f)
 		fclose(f);
+}
+
+static void
+put_steps(const char *results, const char *task)
+{
+	char path[PATH_MAX + 300];
+
+	snprintf(path, sizeof(path), "%s/%s/trajectory.jsonl", results, task);
+	put_steps_of(fopen(path, "re"), task);
+}
+
+/* ---- what was sealed ---- */
+
+struct sealed_records {
+	const char *results;
+	bool steps;
+	void *seen; /* tsearch(3) tree of folders and tasks that have been printed */
+	char task[NAME_MAX + 1], folder[NAME_MAX + 1]; /* the link that was read last */
+};
+
+static int
+by_text(const void *a, const void *b)
+{
+	return strcmp(a, b);
+}
+
+/* A sealer that died may have left both, and packed them once more. */
+static bool
+is_first(struct sealed_records *s, const char *name, const char *file)
+{
+	char path[PATH_MAX + 600];
+	struct stat st;
+
+	snprintf(path, sizeof(path), "%s/%s/%s", s->results, name, file);
+	if (stat(path, &st) == 0 || tfind(name, &s->seen, by_text))
+		return false;
+	char *copy = strdup(name);
+	if (copy && !tsearch(copy, &s->seen, by_text))
+		free(copy);
+	return true;
+}
+
+static void
+on_record(void *arg, const char *path, const char *target, const char *data, size_t size)
+{
+	struct sealed_records *s = arg;
+	char folder[NAME_MAX + 1];
+
+	if (target) {
+		/* results/T, which stands before the folder that was accepted */
+		if (!strchr(path, '@')) {
+			snprintf(s->task, sizeof(s->task), "%s", path);
+			snprintf(s->folder, sizeof(s->folder), "%s", target);
+		}
+		return;
+	}
+	snprintf(folder, sizeof(folder), "%.*s", (int)strcspn(path, "/"), path);
+	if (!s->steps && is_first(s, folder, "attempt.json")) {
+		json_t *o = json_loadb(data, size, 0, NULL);
+
+		if (json_is_object(o))
+			put_line(o);
+		json_decref(o);
+	} else if (s->steps && !strcmp(folder, s->folder) &&
+		   is_first(s, s->task, "trajectory.jsonl")) {
+		FILE *f = size ? fmemopen((void *)(uintptr_t)data, size, "r") : NULL;
+
+		put_steps_of(f, s->task);
+	}
+}
+
+/* Print from what `raser seal` has packed. Returns the exit status. */
+static int
+put_sealed(const char *run, const char *results, bool steps)
+{
+	struct sealed_records s = { .results = results, .steps = steps };
+	char path[PATH_MAX + 300];
+	int status = 0;
+
+	snprintf(path, sizeof(path), "%s/sealed", run);
+	DIR *d = opendir(path);
+	if (!d)
+		return errno == ENOENT ? 0 : complain(1, "%s: %s", path, strerror(errno));
+	for (const struct dirent *e; (e = readdir(d));) {
+		const char *end = strstr(e->d_name, ".tar.zst");
+		struct err err = { "" };
+
+		if (!end || end[strlen(".tar.zst")] || !strncmp(e->d_name, "tmp.", 4))
+			continue;
+		snprintf(path, sizeof(path), "%s/sealed/%s", run, e->d_name);
+		if (records_read(path, steps ? "trajectory.jsonl" : "attempt.json", on_record, &s,
+				 &err))
+			status = complain(1, "%s", err.text);
+	}
+	closedir(d);
+	tdestroy(s.seen, free);
+	return status;
 }
 
 int
@@ -99,5 +196,6 @@ verb_export(int argc, char **argv)
 			put_attempt(results, e->d_name);
 	}
 	closedir(d);
-	return fflush(stdout) || ferror(stdout) ? complain(1, "%s", strerror(errno)) : 0;
+	int status = put_sealed(t.run, results, steps);
+	return fflush(stdout) || ferror(stdout) ? complain(1, "%s", strerror(errno)) : status;
 }

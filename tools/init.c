@@ -1,5 +1,6 @@
 /*
- * init.c - raser init DIR [--plugin PROGRAM [ARG...]]: a run directory, and the plugin's tasks in it.
+ * init.c - raser init DIR [--force] [--plugin PROGRAM [ARG...]]: a run directory, and the plugin's
+ * tasks in it.
  */
 #include <config.h>
 
@@ -41,18 +42,27 @@ verb_init(int argc, char **argv)
 	struct err err = { 0 };
 	struct stat st;
 
-	if (argc < 2 || argv[1][0] == '-' || argc == 3 || (argc > 3 && strcmp(argv[2], "--plugin") != 0))
+	const char *dir = argv[1];
+	if (argc < 2 || dir[0] == '-')
+		return usage_error();
+	bool force = argc > 2 && !strcmp(argv[2], "--force");
+	argc -= force; /* from here on argv[2] is --plugin */
+	argv += force;
+	if (argc == 3 || (argc > 3 && strcmp(argv[2], "--plugin") != 0))
 		return usage_error();
 	bool plugin = argc > 3;
 	if (plugin) {
-		snprintf(ini, sizeof(ini), "%.4095s/FORMAT", argv[1]);
+		snprintf(ini, sizeof(ini), "%.4095s/FORMAT", dir);
 		if (lstat(ini, &st) == 0)
-			return complain(1, "%s: there is a run here already", argv[1]);
-		snprintf(ini, sizeof(ini), "%.4095s/raser.ini", argv[1]);
+			return complain(1, "%s: there is a run here already", dir);
+		snprintf(ini, sizeof(ini), "%.4095s/raser.ini", dir);
 		if (lstat(ini, &st) == 0)
-			return complain(1, "%s is there already: write the line \"plugin = %s ...\" into it, "
-					"run raser init without --plugin, and submit what %s get_tasks prints",
-					ini, argv[3], argv[3]);
+			return complain(
+				1,
+				"%s is there already: write the line \"plugin = %s ...\" into it, "
+				"run raser init without --plugin, and submit what %s get_tasks "
+				"prints",
+				ini, argv[3], argv[3]);
 		if (!make_absolute(argv + 3))
 			return 1;
 		if (!plugin_quote(argv + 3, quoted, sizeof(quoted)))
@@ -63,16 +73,17 @@ verb_init(int argc, char **argv)
 	FILE *tasks = plugin ? plugin_tasks(argv + 3, &err) : NULL;
 	if (plugin && !tasks)
 		return complain(1, "%s", err.text);
-	if (queue_init(argv[1], quoted, &err)) {
+	const struct init_options options = { .plugin = quoted, .force = force };
+	if (queue_make(dir, &options, &err)) {
 		if (tasks)
 			fclose(tasks);
 		return complain(1, "%s", err.text);
 	}
-	printf("%s is a run directory now; %s/raser.ini says how it works\n", argv[1], argv[1]);
+	printf("%s is a run directory now; %s/raser.ini says how it works\n", dir, dir);
 	if (!tasks)
 		return 0;
 	struct target t;
-	int status = target_find(argv[1], &t) ? submit_by_library(&t, fileno(tasks), NULL) : 1;
+	int status = target_find(dir, &t) ? submit_by_library(&t, fileno(tasks), NULL) : 1;
 	fclose(tasks);
 	return status;
 }

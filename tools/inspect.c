@@ -79,7 +79,7 @@ int
 inspect(const struct target *t, const struct inspection *in)
 {
 	struct audit *a = audit_new();
-	struct audit_totals totals;
+	struct audit_totals totals = { 0 };
 	struct found f = { .in = in };
 	struct disk disk;
 	struct err err = { 0 };

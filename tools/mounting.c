@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/capability.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
@@ -16,8 +17,15 @@
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+enum {
+	PAUSE_FIRST_MS = 100,
+	PAUSE_LAST_MS = 30000,
+	EXIT_OTHER_RUN = 4, /* of raserfs: the directory is another run's by now */
+};
 
 void
 sibling(const char *name, char path[PATH_MAX])
@@ -69,28 +77,66 @@ enter_namespace(void)
 	       write_text("/proc/self/gid_map", map);
 }
 
-/* Mount /dev/fuse ourselves, since capabilities do not outlive an exec. Its descriptor or -1. The
- * mount tells what run it is of, as raserfs has it. */
-static int
-mount_fuse(const char *dir, const char *run)
+/* Let raserfs mount in our user namespace: a capability that outlives exec(2), as an ordinary user's
+ * do not. Nobody else gets it, and outside of the namespace it is worth nothing. */
+static void
+keep_admin(void)
+{
+	struct __user_cap_header_struct head = { .version = _LINUX_CAPABILITY_VERSION_3 };
+	struct __user_cap_data_struct data[2];
+
+	if (syscall(SYS_capget, &head, data))
+		return;
+	data[0].inheritable |= 1U << CAP_SYS_ADMIN;
+	if (!syscall(SYS_capset, &head, data))
+		prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE, CAP_SYS_ADMIN, 0, 0);
+}
+
+/* What raserfs does there, without serving it. */
+static bool
+mount_fuse(const char *dir)
 {
 	char data[128];
-	int fd = open("/dev/fuse", O_RDWR); /* inherited by the daemon */
+	int fd = open("/dev/fuse", O_RDWR | O_CLOEXEC);
 
-	if (fd < 0)
-		return -1;
 	snprintf(data, sizeof(data), "fd=%d,rootmode=40000,user_id=%u,group_id=%u", fd,
 		 (unsigned)geteuid(), (unsigned)getegid());
-	if (mount(run, dir, "fuse.raserfs", MS_NOSUID | MS_NODEV, data) == 0)
-		return fd;
-	close(fd);
-	return -1;
+	return fd >= 0 && mount("raserfs", dir, "fuse.raserfs", MS_NOSUID | MS_NODEV, data) == 0;
+}
+
+int
+mounting_try(const char *dir, struct err *why)
+{
+	static const char *const steps[] = { "", "unshare", "mount" };
+	char point[PATH_MAX];
+	int status;
+
+	snprintf(point, sizeof(point), "%.3000s/raser-try.XXXXXX", dir);
+	if (!mkdtemp(point))
+		return err_set(why, -errno, "%s: %s", dir, strerror(errno));
+	pid_t pid = fork();
+	if (pid == 0) {
+		int step = !enter_namespace() ? 1 : !mount_fuse(point) ? 2 : 0;
+
+		/* a number for the step and one for the error in one status */
+		_exit(step ? 64 * step + (errno & 63) : 0);
+	}
+	int rc = pid < 0 ? -errno : 0;
+	while (!rc && waitpid(pid, &status, 0) < 0)
+		if (errno != EINTR)
+			rc = -errno;
+	rmdir(point);
+	if (rc || !WIFEXITED(status))
+		return err_set(why, rc ? rc : -ECHILD, "no process: %s", strerror(rc ? -rc : ECHILD));
+	int code = WEXITSTATUS(status);
+	return code ? err_set(why, -(code & 63), "%s: %s", steps[code / 64], strerror(code & 63)) : 0;
 }
 
 static pid_t
-start_daemon(const struct target *t, const char *mountpoint, int log_fd)
+start_daemon(const struct mounting *m, const struct target *t, int log_fd)
 {
 	char program[PATH_MAX];
+	char options[64];
 	pid_t parent = getpid();
 
 	sibling("raserfs", program);
@@ -107,7 +153,10 @@ start_daemon(const struct target *t, const char *mountpoint, int log_fd)
 	sigprocmask(SIG_SETMASK, &none, NULL);
 	if (log_fd >= 0)
 		dup2(log_fd, STDERR_FILENO);
-	execlp(program, program, "-f", t->run, mountpoint, (char *)NULL);
+	if (m->private_ns && geteuid() != 0)
+		keep_admin();
+	snprintf(options, sizeof(options), "supervise,restarts=%d", m->restarts);
+	execlp(program, program, "-f", "-o", options, t->run, m->dir, (char *)NULL);
 	perror(program);
 	_exit(127);
 }
@@ -135,8 +184,6 @@ bool
 mounting_start(struct mounting *m, const struct target *t, const char *dir, int log_fd)
 {
 	const char *tmp = getenv("TMPDIR");
-	char point[PATH_MAX];
-	int fd = -1;
 
 	*m = (struct mounting){ 0 };
 	if (dir) {
@@ -156,21 +203,85 @@ mounting_start(struct mounting *m, const struct target *t, const char *dir, int 
 			return false;
 		}
 		snprintf(m->made, sizeof(m->made), "%s", m->dir);
-		if (enter_namespace())
-			fd = mount_fuse(m->dir, t->run);
-		m->private_ns = fd >= 0;
+		m->private_ns = enter_namespace();
 	}
-	snprintf(point, sizeof(point), "%s", m->dir);
-	if (fd >= 0)
-		snprintf(point, sizeof(point), "/dev/fd/%d", fd);
-	m->daemon = start_daemon(t, point, log_fd);
-	if (fd >= 0)
-		close(fd);
+	m->started = now_read().boot_ms;
+	m->daemon = start_daemon(m, t, log_fd);
 	if (m->daemon > 0 && wait_for_mount(m))
 		return true;
 	complain(1, "raserfs cannot serve %s%s", t->run, log_fd >= 0 ? "; its log says why" : "");
 	mounting_end(m);
 	return false;
+}
+
+/* A raserfs among our children: as we reap what others leave behind, one whose supervisor died. */
+static pid_t
+find_orphan(void)
+{
+	char path[64];
+	char comm[32];
+	int pid;
+	pid_t found = 0;
+
+	snprintf(path, sizeof(path), "/proc/self/task/%ld/children", (long)getpid());
+	FILE *f = fopen(path, "re");
+	while (f && !found && fscanf(f, "%d", &pid) == 1) {
+		snprintf(path, sizeof(path), "/proc/%d/comm", pid);
+		FILE *c = fopen(path, "re");
+
+		if (c && fgets(comm, sizeof(comm), c) && !strcmp(comm, "raserfs\n"))
+			found = pid;
+		if (c)
+			fclose(c);
+	}
+	if (f)
+		fclose(f);
+	return found;
+}
+
+bool
+mounting_died(struct mounting *m, int status, int64_t now_ms, char *what, size_t size)
+{
+	bool exited = WIFEXITED(status);
+	int code = exited ? WEXITSTATUS(status) : WTERMSIG(status);
+	pid_t pid = m->daemon;
+
+	what[0] = '\0';
+	m->daemon = 0;
+	if (exited && (code == 0 || code == EXIT_OTHER_RUN))
+		return false;
+	m->daemon = m->adopted ? 0 : find_orphan();
+	m->adopted = m->daemon;
+	if (m->adopted) {
+		snprintf(what, size, "the supervisor of raserfs (pid %ld) was killed by signal %d; "
+			 "raserfs (pid %ld) serves on", (long)pid, code, (long)m->daemon);
+		return true;
+	}
+	/* who lived for a while did not die of its start */
+	if (now_ms - m->started > 10 * m->pause_ms)
+		m->pause_ms = 0;
+	if (!m->pause_ms || m->pause_ms == PAUSE_FIRST_MS)
+		snprintf(what, size, "raserfs (pid %ld) %s %d; starting it again", (long)pid,
+			 exited ? "ended with status" : "was killed by signal", code);
+	m->restart_at = now_ms + m->pause_ms;
+	m->pause_ms = !m->pause_ms ? PAUSE_FIRST_MS :
+		      m->pause_ms * 2 < PAUSE_LAST_MS ? m->pause_ms * 2 : PAUSE_LAST_MS;
+	return true;
+}
+
+void
+mounting_again(struct mounting *m, const struct target *t, int log_fd, int64_t now_ms,
+	       int restarts)
+{
+	if (m->daemon || now_ms < m->restart_at)
+		return;
+	m->restarts = (restarts > m->restarts ? restarts : m->restarts) + 1;
+	m->started = now_ms;
+	m->daemon = start_daemon(m, t, log_fd);
+	if (m->daemon < 0) {
+		m->daemon = 0;
+		m->restart_at = now_ms + PAUSE_LAST_MS;
+	}
 }
 
 void

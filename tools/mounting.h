@@ -10,7 +10,10 @@ struct mounting {
 	char dir[PATH_MAX]; /* the mount point */
 	char made[PATH_MAX]; /* a directory of ours to remove, or "" */
 	bool private_ns;
+	bool adopted; /* daemon is no supervisor, but what one has left behind */
 	pid_t daemon;
+	int restarts; /* how often raserfs, supervisor and all, was started again */
+	int64_t started, restart_at, pause_ms;
 };
 
 /*
@@ -21,9 +24,28 @@ struct mounting {
 bool
 mounting_start(struct mounting *m, const struct target *t, const char *dir, int log_fd);
 
+/*
+ * A child with that status has ended and was the daemon. Returns false when the mount was ended on
+ * purpose; else it shall be there again: a serving process that has lost its supervisor is kept,
+ * and otherwise raserfs is started again, at once or after a growing pause, by mounting_again().
+ * what: a sentence for people, "" = there is nothing to say.
+ */
+bool
+mounting_died(struct mounting *m, int status, int64_t now_ms, char *what, size_t size);
+
+/* Start raserfs again when it is due. restarts: how often the mount was there again until now. */
+void
+mounting_again(struct mounting *m, const struct target *t, int log_fd, int64_t now_ms,
+	       int restarts);
+
 /* End the daemon, take the mount away. */
 void
 mounting_end(struct mounting *m);
+
+/* Would a private mount work here? Tried in a process of its own, with a mount point below dir that
+ * is removed again. 0, or a negative errno and what did not. */
+int
+mounting_try(const char *dir, struct err *why);
 
 /* The path of a program that is installed beside this one; PATH decides when there is none. */
 void

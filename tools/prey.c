@@ -5,6 +5,8 @@
 
 #include "prey.h"
 
+#include "mountinfo.h"
+
 #include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
@@ -97,57 +99,6 @@ on_beat(void *arg, const char *name)
 
 /* ---- agentds and what is below them ---- */
 
-/* Undo the \ooo of mountinfo, in place. */
-static void
-unescape(char *s)
-{
-	char *to = s;
-
-	for (; *s; s++, to++) {
-		*to = *s;
-		if (s[0] == '\\' && isdigit((unsigned char)s[1]) && isdigit((unsigned char)s[2]) &&
-		    isdigit((unsigned char)s[3])) {
-			*to = (char)((s[1] - '0') * 64 + (s[2] - '0') * 8 + (s[3] - '0'));
-			s += 3;
-		}
-	}
-	*to = '\0';
-}
-
-/* In the mount namespace of a process: is there a raserfs at path, and of what run? The topmost
- * one counts. False when none is there. */
-static bool
-mount_run(pid_t pid, const char *path, char run[PATH_MAX])
-{
-	char file[64];
-	char *line = NULL;
-	size_t size = 0;
-	bool found = false;
-
-	snprintf(file, sizeof(file), "/proc/%ld/mountinfo", (long)pid);
-	FILE *f = fopen(file, "re");
-	while (f && getline(&line, &size, f) > 0) {
-		char point[PATH_MAX];
-		char type[64];
-		char source[PATH_MAX];
-		const char *tail = strstr(line, " - ");
-
-		if (!tail || sscanf(line, "%*s %*s %*s %*s %4095s", point) != 1 ||
-		    sscanf(tail, " - %63s %4095s", type, source) != 2)
-			continue;
-		unescape(point);
-		unescape(source);
-		if (strcmp(point, path) != 0)
-			continue;
-		found = !strcmp(type, "fuse.raserfs");
-		snprintf(run, PATH_MAX, "%s", source);
-	}
-	free(line);
-	if (f)
-		fclose(f);
-	return found;
-}
-
 /* An agentd names its mount on its command line. Where words name mounts of several runs, it is
  * nobody's. */
 static bool
@@ -171,16 +122,16 @@ is_agentd_of(pid_t pid, const char *run)
 	ssize_t n = read_text(path, text, COMMAND_TEXT);
 	for (ssize_t i = 0; i < n; i += (ssize_t)strlen(text + i) + 1) {
 		char word[2 * PATH_MAX];
-		char of[PATH_MAX];
+		struct mount_entry e;
 
 		int len = snprintf(word, sizeof(word), "%s%s%.4000s", text[i] == '/' ? "" : cwd,
 				   text[i] == '/' ? "" : "/", text + i);
 		while (len > 1 && word[len - 1] == '/')
 			word[--len] = '\0';
-		if (!mount_run(pid, word, of))
+		if (!mountinfo_top_of(pid, word, &e) || !e.fuse)
 			continue;
-		ours += !strcmp(of, run);
-		others += strcmp(of, run) != 0;
+		ours += !strcmp(e.source, run);
+		others += strcmp(e.source, run) != 0;
 	}
 	free(text);
 	return ours && !others;

@@ -65,13 +65,66 @@ since_first(const struct progress *p, const char *a, const char *b)
 	return number(p->now, a, b) - number(p->first, a, b);
 }
 
+int
+progress_restarts(const struct progress *p)
+{
+	return (int)number(p->now, "restarts", NULL);
+}
+
+/* Subtract the numbers of one tree from those of another, in place; what is missing is 0. */
+static void
+subtract(json_t *from, json_t *what)
+{
+	const char *key;
+	json_t *v;
+	size_t i;
+
+	if (json_is_integer(from))
+		json_integer_set(from, json_integer_value(from) - json_integer_value(what));
+	else if (json_is_real(from))
+		json_real_set(from, json_real_value(from) - json_number_value(what));
+	json_array_foreach(from, i, v)
+		subtract(v, json_array_get(what, i));
+	json_object_foreach(what, key, v) {
+		if (json_is_integer(v) && !json_object_get(from, key))
+			json_object_set_new(from, key, json_integer(0));
+		subtract(json_object_get(from, key), v);
+	}
+}
+
+/* Another daemon serves, which counts and numbers its events from the beginning: what the one before
+ * it had counted when it was last asked is kept. */
+static void
+another_daemon(struct progress *p, const json_t *now)
+{
+	const char *died = json_string_value(json_object_get(now, "died"));
+
+	complain(0, "raserfs died%s%s%s; mounted again as %s", died && *died ? " (" : "",
+		 died ? died : "", died && *died ? ")" : "",
+		 json_string_value(json_object_get(now, "owner")));
+	json_t *first = json_deep_copy(p->first);
+	if (!first)
+		return;
+	subtract(first, p->now);
+	/* this one is told to the next */
+	json_object_set(first, "restarts", json_object_get(p->first, "restarts"));
+	json_decref(p->first);
+	p->first = first;
+	p->last_event = 0;
+}
+
 void
 progress_read(struct progress *p)
 {
 	json_t *now = read_status(p);
 
 	if (!now)
-		return; /* the mount is ending; the last numbers stand */
+		return; /* the mount is ending, or not there again yet; the last numbers stand */
+	/* the first alone misses who mounts by hand, the second who has lived only for a moment */
+	if (number(now, "restarts", NULL) != number(p->now, "restarts", NULL) ||
+	    json_number_value(json_object_get(now, "uptime")) <
+		    json_number_value(json_object_get(p->now, "uptime")))
+		another_daemon(p, now);
 	json_decref(p->now);
 	p->now = now;
 	if (!number(now, "tasks", "pending") && !number(now, "tasks", "claimed")) {
@@ -232,6 +285,10 @@ progress_summary(struct progress *p)
 		       json_number_value(json_object_get(p->now, "redo_seconds")) -
 			       json_number_value(json_object_get(p->first, "redo_seconds")),
 		       json_number_value(json_object_get(p->now, "redo_max_seconds")));
+	long again = since_first(p, "restarts", NULL);
+	if (again > 0)
+		printf("raserfs    died and was mounted again %ld times; what was counted in its last "
+		       "moments is missing above\n", again);
 	printf("makespan   %.1f s\n", makespan);
 	if (p->agents && makespan > 0)
 		printf("agents     %d, at work %.0f %% of the time\n", p->agents,

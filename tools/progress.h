@@ -16,7 +16,8 @@ enum { MOVES_SHOWN = 40 };
 struct progress {
 	const char *mnt;
 	int agents;
-	json_t *first, *now; /* status.json at the beginning and as last read */
+	json_t *first, *now; /* status.json at the beginning and as last read; counters of daemons that
+				died in between are below zero in first */
 	int64_t began, ended; /* boot ms; ended: when nothing was left to do */
 	uint64_t last_event;
 	char *moves[MOVES_SHOWN]; /* tasks that moved up a tier, and why */
@@ -28,6 +29,9 @@ bool
 progress_begin(struct progress *p, const char *mnt);
 void
 progress_read(struct progress *p);
+/* How often the mount was there again after its daemon died, as it says. */
+int
+progress_restarts(const struct progress *p);
 /* Take over what happened since the last call. */
 void
 progress_events(struct progress *p);

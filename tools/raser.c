@@ -17,7 +17,7 @@ static const struct verb {
 	int (*run)(int argc, char **argv);
 	const char *usage, *does;
 } verbs[] = {
-	{ "init", verb_init, "DIR [--plugin PROGRAM [ARG...]]",
+	{ "init", verb_init, "DIR [--force] [--plugin PROGRAM [ARG...]]",
 	  "make a run directory with its raser.ini, and the plugin's tasks in it" },
 	{ "submit", verb_submit, "RUN [--id-field F] FILE|-", "submit tasks, all or nothing" },
 	{ "run", verb_run,
@@ -30,6 +30,10 @@ static const struct verb {
 	{ "cancel", verb_cancel, "RUN TASK...|--all", "cancel pending or claimed tasks" },
 	{ "export", verb_export, "RUN [--attempts | --steps]",
 	  "print the records of all attempts, or the steps of the accepted ones" },
+	{ "doctor", verb_doctor, "DIR [--load N [--seconds S]] [--peer] [--json]",
+	  "try out whether this node and this directory will do for raserfs" },
+	{ "seal", verb_seal, "RUN [--bay NAME]...",
+	  "pack what is finished of a run that nobody works on into few files" },
 	{ "evict", verb_evict, "RUN OWNER...", "declare a daemon dead: its claims are lost" },
 	{ "audit", verb_audit,
 	  "RUN [--complete] [--settled] [--undisturbed] [--timed[=SECONDS]]\n"
@@ -127,9 +131,9 @@ target_find(const char *path, struct target *t)
 }
 
 struct queue *
-target_queue(const struct target *t)
+target_queue(const struct target *t, bool change)
 {
-	const struct queue_options o = { .join = false };
+	const struct queue_options o = { .join = change, .as = OWNER_HAND };
 	struct err err = { 0 };
 	struct queue *q = queue_open(t->run, &o, now_read(), &err);
 

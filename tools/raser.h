@@ -29,11 +29,15 @@ verb_retry(int argc, char **argv);
 int
 verb_cancel(int argc, char **argv);
 int
+verb_doctor(int argc, char **argv);
+int
 verb_evict(int argc, char **argv);
 int
 verb_audit(int argc, char **argv);
 int
 verb_chaos(int argc, char **argv);
+int
+verb_seal(int argc, char **argv);
 int
 verb_checkpoint(int argc, char **argv);
 
@@ -53,9 +57,10 @@ target_find(const char *path, struct target *t);
 bool
 task_name(const char *word, char name[NAME_LIMIT + 1]);
 
-/* The library on the target's run directory, without an owner; NULL after a message. */
+/* The library on the target's run directory; NULL after a message. To change tasks it needs a beat,
+ * so that nobody seals the run meanwhile. */
 struct queue *
-target_queue(const struct target *t);
+target_queue(const struct target *t, bool change);
 
 /* Submit the JSON that a descriptor gives, all or nothing; field: instead of "id", NULL = none.
  * Prints what became of it; returns an exit status. */

@@ -230,6 +230,21 @@ on_agent(struct run *r, struct agent *a, int status)
 	a->pause_ms = a->pause_ms * 2 < RESTART_LAST_MS ? a->pause_ms * 2 : RESTART_LAST_MS;
 }
 
+/* raserfs has ended, and its supervisor with it. */
+static void
+on_daemon(struct run *r, int status)
+{
+	char what[200];
+
+	if (!mounting_died(&r->mounting, status, now_ms(), what, sizeof(what))) {
+		r->lost = true;
+		complain(0, "raserfs was ended (its log is in %s/logs); stopping the agents",
+			 r->target.run);
+	} else if (what[0]) {
+		complain(0, "%s", what);
+	}
+}
+
 static void
 reap(struct run *r)
 {
@@ -237,12 +252,8 @@ reap(struct run *r)
 	pid_t pid;
 
 	while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
-		if (pid == r->mounting.daemon) {
-			r->mounting.daemon = 0;
-			r->lost = true;
-			complain(0, "raserfs ended (its log is in %s/logs); stopping the agents",
-				 r->target.run);
-		}
+		if (pid == r->mounting.daemon)
+			on_daemon(r, status);
 		if (pid == r->beside)
 			r->beside = 0;
 		for (int i = 0; i < r->nagents; i++)
@@ -321,14 +332,18 @@ supervise(struct run *r, struct progress *p)
 	while (restart_agents(r)) {
 		struct pollfd fd = { .fd = r->signal_fd, .events = POLLIN };
 
+		/* often, since what a daemon had counted goes with it */
+		progress_read(p);
 		if (now_ms() >= next) {
-			progress_read(p);
 			progress_print(p, live);
 			next = now_ms() + (live ? LIVE_MS : PLAIN_MS);
 		}
 		poll(&fd, 1, LIVE_MS);
 		on_signals(r);
 		reap(r);
+		if (r->mounted && !r->lost)
+			mounting_again(&r->mounting, &r->target, r->log_fd, now_ms(),
+				       progress_restarts(p));
 		orphans_end(&r->orphans, is_known, r, now_ms());
 		progress_events(p);
 		if (r->lost && !told) {

@@ -41,7 +41,7 @@ verb_status(int argc, char **argv)
 		snprintf(path, sizeof(path), "%s/status", t.path);
 		return show_file(path);
 	}
-	struct queue *q = target_queue(&t);
+	struct queue *q = target_queue(&t, false);
 	if (!q)
 		return 1;
 	/* opening read the links; now the texts of the ends */

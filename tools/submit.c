@@ -149,7 +149,7 @@ submit_by_library(const struct target *t, int in, const char *field)
 	struct submission_totals totals;
 	char who[96];
 	char host[64] = "";
-	struct queue *q = target_queue(t);
+	struct queue *q = target_queue(t, false);
 
 	if (!q)
 		return 1;

@@ -1,7 +1,7 @@
 /*
  * checkpoint.c - a folder becomes an archive: folder_walk() gives entries, libarchive makes tar of
- * them and compresses it in threads, and its blocks go to the sink. This and restore.c are the
- * only files that know libarchive.
+ * them and compresses it in threads, and its blocks go to the sink. This, restore.c and records.c
+ * are the only files that know libarchive.
  */
 #include <config.h>
 

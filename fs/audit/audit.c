@@ -51,7 +51,6 @@ audit_free(struct audit *a)
 	free(a->notes);
 	free(a->links);
 	free(a->tasks);
-	free(a->clocks);
 	free(a->ahead);
 	free(a);
 }

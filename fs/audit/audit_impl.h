@@ -88,7 +88,6 @@ struct audit {
 	size_t nlives, nowners, ncreates, nanswers, nnotes, nlinks, ntasks;
 	size_t cap_lives, cap_owners, cap_creates, cap_answers, cap_notes, cap_links,
 		cap_tasks;
-	char **clocks; /* boot ids */
 	int nclocks;
 	int64_t *ahead; /* [of][in]: at most so many ms to add to a time of one clock */
 	char uuid[UUID_TEXT];

@@ -10,14 +10,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int
-clock_of(struct audit *a, const char *boot)
+/* Lives with one boot id share a clock. */
+static void
+number_clocks(struct audit *a)
 {
-	for (int i = 0; i < a->nclocks; i++)
-		if (!strcmp(a->clocks[i], boot))
-			return i;
-	a->clocks[a->nclocks] = (char *)(uintptr_t)boot; /* the life keeps it */
-	return a->nclocks++;
+	for (size_t i = 0; i < a->nlives; i++) {
+		size_t k = 0;
+
+		while (k < i && strcmp(a->lives[k].boot, a->lives[i].boot) != 0)
+			k++;
+		a->lives[i].clock = k < i ? a->lives[k].clock : a->nclocks++;
+	}
 }
 
 /* What happened at `at` in life x was before what happened at `later` in life y. */
@@ -40,11 +43,7 @@ saw(struct audit *a, const struct create *before, const struct create *after)
 void
 audit_clocks(struct audit *a)
 {
-	a->clocks = calloc(a->nlives + 1, sizeof(*a->clocks));
-	if (!a->clocks)
-		return;
-	for (size_t i = 0; i < a->nlives; i++)
-		a->lives[i].clock = clock_of(a, a->lives[i].boot);
+	number_clocks(a);
 	size_t cells = (size_t)a->nclocks * (size_t)a->nclocks;
 	a->ahead = malloc((cells + 1) * sizeof(*a->ahead));
 	if (!a->ahead)

@@ -94,7 +94,7 @@ check_won(struct audit *a, struct link **sorted, const struct create *c)
 	if (c->fate != FATE_WON)
 		return;
 	const struct link *const *found =
-		a->nlinks ? bsearch(&at, sorted, a->nlinks, sizeof(*sorted), by_path) : NULL;
+		a->nlinks ? bsearch(&at, sorted, a->nlinks, sizeof(struct link *), by_path) : NULL;
 	if (found)
 		snprintf(text, sizeof(text), "%s", (*found)->text);
 	else
@@ -107,7 +107,7 @@ check_won(struct audit *a, struct link **sorted, const struct create *c)
 void
 audit_writers(struct audit *a)
 {
-	struct link **sorted = malloc((a->nlinks + 1) * sizeof(*sorted));
+	struct link **sorted = malloc((a->nlinks + 1) * sizeof(struct link *));
 
 	if (!sorted)
 		return;
@@ -116,7 +116,7 @@ audit_writers(struct audit *a)
 		sorted[i] = &a->links[i];
 	}
 	if (a->nlinks)
-		qsort(sorted, a->nlinks, sizeof(*sorted), by_path);
+		qsort(sorted, a->nlinks, sizeof(struct link *), by_path);
 	for (size_t i = 0; i < a->ncreates; i++)
 		check_won(a, sorted, &a->creates[i]);
 	free(sorted);

@@ -8,6 +8,8 @@
 
 #include "loop.h"
 
+#include "mountinfo.h"
+
 #include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -47,6 +49,10 @@ struct loop {
 	bool stop;
 	int64_t beat_asked;
 	bool beat_now; /* not at the next time, but at once */
+	enum disk_mood mood; /* of the storage, as was said last */
+	enum disk_call mood_call;
+	int mood_code;
+	int64_t mood_since;
 	int64_t idle_ms; /* pause between two passes for idle agents */
 	bool idle;	 /* agents wait and there is nothing for them */
 	bool reading;	 /* ends are left to read */
@@ -147,8 +153,6 @@ do_refresh(struct mount *m, struct job *job)
 	if (n < 0)
 		in = jitter(REFRESH_EVERY_MS) / 10;
 	pthread_mutex_unlock(&l->lock);
-	if (n < 0)
-		log_warnx("%s cannot be read: %s", queue_path(m->q), strerror((int)-n));
 	duty_done(l, DUTY_REFRESH, in);
 }
 
@@ -247,12 +251,12 @@ beat(void *arg)
 	while (!l->stop) {
 		pthread_mutex_unlock(&l->lock);
 		struct now now = now_read();
-		/* a loop that does not turn serves nobody: then this daemon must look dead */
-		if (now.boot_ms - atomic_load(&m->last_turn) < m->conf->steal_after_ms / 2)
-			queue_beat(m->q, now);
-		else
-			log_warnx("the serving loop stands still; no beat");
 		int64_t ms = conf_beat_ms(m->conf);
+		/* a loop that does not turn serves nobody: then this daemon must look dead */
+		if (now.boot_ms - atomic_load(&m->last_turn) >= m->conf->steal_after_ms / 2)
+			log_warnx("the serving loop stands still; no beat");
+		else if (queue_beat(m->q, now) && ms > BEAT_AGAIN_MS)
+			ms = BEAT_AGAIN_MS; /* service goes on when the storage does */
 		clock_gettime(CLOCK_MONOTONIC, &until);
 		until.tv_nsec += ms % 1000 * 1000000;
 		until.tv_sec += ms / 1000 + until.tv_nsec / 1000000000;
@@ -284,9 +288,9 @@ beat_soon(struct loop *l)
 /* ---- the loop ---- */
 
 static int
-add_fd(int epoll_fd, int fd)
+add_fd(int epoll_fd, int fd, uint32_t events)
 {
-	struct epoll_event e = { .events = EPOLLIN, .data.fd = fd };
+	struct epoll_event e = { .events = events, .data.fd = fd };
 
 	return epoll_ctl(epoll_fd, EPOLL_CTL_ADD, fd, &e);
 }
@@ -331,6 +335,7 @@ start_leaving(struct loop *l)
 		l->leave_at = now.boot_ms; /* a second signal: at once */
 		return;
 	}
+	tell_leaving(&m->supervised);
 	queue_leave(m->q);
 	park_fail(m, -1, EAGAIN);
 	opendir_answer(m, now.boot_ms, true);
@@ -356,6 +361,31 @@ mind_the_gap(struct loop *l, struct now now, int64_t last)
 	duty_at(l, DUTY_WATCH, now.boot_ms);
 }
 
+/* One line when the storage gets into trouble, one when the trouble is another, one at its end. */
+static void
+tell_storage(struct loop *l)
+{
+	struct disk_state s;
+	char text[STORAGE_TEXT];
+
+	queue_storage(l->m->q, &s);
+	if (s.mood == l->mood && (s.mood == DISK_WELL || s.mood == DISK_SILENT ||
+				  (s.code == l->mood_code && s.call == l->mood_call)))
+		return;
+	if (s.mood == DISK_WELL) {
+		log_warnx("the storage is well again, after %.1f s",
+			  (double)(now_read().boot_ms - l->mood_since) / 1000);
+	} else {
+		storage_text(queue_path(l->m->q), &s, text);
+		log_warnx("%s", text);
+	}
+	if (l->mood == DISK_WELL)
+		l->mood_since = s.since;
+	l->mood = s.mood;
+	l->mood_code = s.code;
+	l->mood_call = s.call;
+}
+
 static int64_t
 sooner(int64_t a, int64_t b)
 {
@@ -371,6 +401,7 @@ housekeeping(struct loop *l, int64_t now_ms)
 	int64_t most = m->conf->steal_after_ms / 12;
 	int64_t wait = most < TURN_MAX_MS ? most : TURN_MAX_MS;
 
+	tell_storage(l);
 	park_kick(m);
 	wait = sooner(wait, park_check(m, now_ms));
 	consider_idle(l, now_ms);
@@ -392,7 +423,17 @@ may_leave(struct loop *l, int64_t now_ms)
 	return (queue_held(m->q) == 0 && work_is_idle(m)) || l->leave_at <= now_ms;
 }
 
-static void
+/* The connection has ended, and yet nobody has unmounted it: it was broken off. */
+static bool
+is_broken(const struct mount *m)
+{
+	struct mount_entry top;
+
+	return m->minor && mountinfo_top(m->mountpoint, &top) && top.fuse && top.minor == m->minor;
+}
+
+/* 0, or -ECONNABORTED. */
+static int
 run(struct loop *l)
 {
 	struct mount *m = l->m;
@@ -408,6 +449,7 @@ run(struct loop *l)
 		mind_the_gap(l, now, last);
 		last = now.boot_ms;
 		atomic_store(&m->last_turn, now.boot_ms);
+		tell_turn(&m->supervised, now.boot_ms);
 		if (leaving && may_leave(l, now.boot_ms))
 			break;
 		if (atomic_exchange(&m->attention, false) || due <= now.boot_ms)
@@ -426,12 +468,15 @@ run(struct loop *l)
 			} else if (events[i].data.fd == queue_wake_fd(m->q)) {
 				queue_woken(m->q);
 				atomic_store(&m->attention, true);
+			} else if (events[i].data.fd == m->supervised.fd) {
+				tell_alone(&m->supervised);
 			} else if (serve(m, &buf)) {
 				alive = false;
 			}
 		}
 	}
 	free(buf.mem);
+	return !atomic_load(&m->leaving) && is_broken(m) ? -ECONNABORTED : 0;
 }
 
 int
@@ -453,10 +498,13 @@ loop_run(struct mount *m)
 	sigaddset(&set, SIGHUP);
 	l.signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 	l.epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-	int rc = l.signal_fd < 0 || l.epoll_fd < 0 || add_fd(l.epoll_fd, l.signal_fd) ||
-				 add_fd(l.epoll_fd, m->refresh_fd) ||
-				 add_fd(l.epoll_fd, queue_wake_fd(m->q)) ||
-				 add_fd(l.epoll_fd, fuse_session_fd(m->se)) ?
+	/* of the supervisor nothing is read; only its end is told */
+	int rc = l.signal_fd < 0 || l.epoll_fd < 0 || add_fd(l.epoll_fd, l.signal_fd, EPOLLIN) ||
+				 add_fd(l.epoll_fd, m->refresh_fd, EPOLLIN) ||
+				 add_fd(l.epoll_fd, queue_wake_fd(m->q), EPOLLIN) ||
+				 add_fd(l.epoll_fd, fuse_session_fd(m->se), EPOLLIN) ||
+				 (m->supervised.fd >= 0 &&
+				  add_fd(l.epoll_fd, m->supervised.fd, 0)) ?
 			 -errno :
 			 0;
 	struct now now = now_read();
@@ -467,7 +515,7 @@ loop_run(struct mount *m)
 		rc = -pthread_create(&l.beat, NULL, beat, &l);
 	beating = !rc;
 	if (!rc)
-		run(&l);
+		rc = run(&l);
 	atomic_store(&m->leaving, true);
 	queue_leave(m->q);
 	park_fail(m, -1, EAGAIN);
@@ -482,6 +530,7 @@ loop_run(struct mount *m)
 	if (!clean) {
 		/* a thread hangs in the storage: the kernel takes everything with the process */
 		log_warnx("the storage does not answer; leaving without a farewell");
+		log_flush(LEAVE_MS);
 		_exit(1);
 	}
 	struct timespec until;
@@ -489,6 +538,7 @@ loop_run(struct mount *m)
 	until.tv_sec += 1;
 	if (beating && pthread_timedjoin_np(l.beat, NULL, &until)) {
 		log_warnx("a beat hangs in the storage; leaving without a farewell");
+		log_flush(LEAVE_MS);
 		_exit(1);
 	}
 	close(l.signal_fd);

@@ -3,8 +3,10 @@
  */
 #include <config.h>
 
+#include "detach.h"
 #include "loop.h"
 #include "mount.h"
+#include "mountinfo.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -15,18 +17,17 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-enum { FILES_WANTED = 65536 };
+enum { FILES_WANTED = 65536, FAREWELL_MS = 1000 };
 
 struct options {
 	char *run, *mountpoint;
 	int foreground, debug, claim_open, help, version;
+	int supervise, no_supervise, restarts;
 	char *grace;
 	char *tmp;
 	char *log;
@@ -44,6 +45,9 @@ static const struct fuse_opt option_specs[] = {
 	OPTION("-V", version),
 	OPTION("--version", version),
 	OPTION("claim=open", claim_open),
+	OPTION("supervise", supervise),
+	OPTION("nosupervise", no_supervise),
+	OPTION("restarts=%d", restarts),
 	OPTION("grace=%s", grace),
 	OPTION("tmp=%s", tmp),
 	OPTION("log=%s", log),
@@ -81,8 +85,10 @@ usage(FILE *f)
 {
 	fputs("usage: raserfs [-f] [-d] [-o OPTION,...] RUN MOUNTPOINT\n"
 	      "Show the run directory RUN as a task queue at MOUNTPOINT.\n\n"
-	      "  -f               stay in the foreground\n"
+	      "  -f               stay in the foreground, and do not mount again\n"
 	      "  -d               the same, and print every request\n"
+	      "  -o supervise     with -f: mount again when the serving process dies, as without -f\n"
+	      "  -o nosupervise   do not mount again\n"
 	      "  -o claim=open    reading a listed task claims it too\n"
 	      "  -o grace=S       seconds to wait for held claims after SIGTERM\n"
 	      "  -o tmp=DIR       node-local directory for submissions (default $TMPDIR or /tmp)\n"
@@ -90,6 +96,12 @@ usage(FILE *f)
 	      "  -V, -h           version, this text\n\n"
 	      "End it with `fusermount3 -u MOUNTPOINT` (umount, as root) or SIGTERM. See raserfs(8).\n",
 	      f);
+}
+
+static bool
+is_dev_fd(const char *mountpoint)
+{
+	return !strncmp(mountpoint, "/dev/fd/", 8);
 }
 
 /* Values that would only be missed later. */
@@ -102,6 +114,13 @@ good_options(const struct options *o)
 		fprintf(stderr, "raserfs: grace=%s: not a number of seconds\n", o->grace);
 		return false;
 	}
+	if (o->supervise && (o->no_supervise || o->debug || is_dev_fd(o->mountpoint))) {
+		fprintf(stderr, "raserfs: supervise does not go with %s\n",
+			o->no_supervise ? "nosupervise" :
+			o->debug	? "-d" :
+					  "a descriptor: who has mounted it must mount again");
+		return false;
+	}
 	if (o->tmp && access(o->tmp, W_OK | X_OK) < 0) {
 		fprintf(stderr, "raserfs: tmp=%s: %s\n", o->tmp, strerror(errno));
 		return false;
@@ -110,12 +129,6 @@ good_options(const struct options *o)
 }
 
 /* ---- the mount point ---- */
-
-static bool
-is_dev_fd(const char *mountpoint)
-{
-	return !strncmp(mountpoint, "/dev/fd/", 8);
-}
 
 /* A living mount of ours, by a file that no other file system has. */
 static bool
@@ -156,17 +169,7 @@ heal(const char *mountpoint)
 		return -1;
 	}
 	log_info("%s: taking away the mount of a daemon that died", mountpoint);
-	if (umount2(mountpoint, MNT_DETACH) == 0)
-		return 0;
-	pid_t pid = fork();
-	if (pid == 0) {
-		execlp("fusermount3", "fusermount3", "-u", "-z", "--", mountpoint, (char *)NULL);
-		_exit(127);
-	}
-	int status = 1;
-	while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR)
-		;
-	if (pid > 0 && WIFEXITED(status) && WEXITSTATUS(status) == 0)
+	if (mount_detach(mountpoint))
 		return 0;
 	fprintf(stderr, "raserfs: %s: a dead mount is there and cannot be taken away\n", mountpoint);
 	return -1;
@@ -225,19 +228,27 @@ background(void)
 	return chdir("/");
 }
 
+/* Let go of what the starter has lent, once it serves. */
 static void
-say_ready(void)
+let_go(void)
 {
-	if (ready_fd < 0)
-		return;
 	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
 
+	log_flush(FAREWELL_MS); /* what was said so far is for who started us */
 	if (null >= 0) {
 		dup2(null, STDIN_FILENO);
 		dup2(null, STDOUT_FILENO);
 		dup2(log_fd >= 0 ? log_fd : null, STDERR_FILENO);
 		close(null);
 	}
+}
+
+static void
+say_ready(void)
+{
+	if (ready_fd < 0)
+		return;
+	let_go();
 	if (write(ready_fd, "\1", 1) != 1)
 		log_warn("the parent process is gone");
 	close(ready_fd);
@@ -246,11 +257,55 @@ say_ready(void)
 
 /* ---- serving ---- */
 
+static void
+on_serving(struct mount *m)
+{
+	char owner[OWNER_TEXT];
+
+	if (m->supervised.fd < 0) {
+		say_ready();
+		return;
+	}
+	/* the supervisor says so, once it has let go as well */
+	if (ready_fd >= 0) {
+		let_go();
+		close(ready_fd);
+		ready_fd = -1;
+	}
+	queue_owner(m->q, owner);
+	tell_serving(&m->supervised, owner, queue_uuid(m->q));
+}
+
+/* Mount, serve, unmount: an exit status. */
+static int
+serve_mount(struct mount *m, const char *mountpoint)
+{
+	struct mount_entry top;
+
+	tell_mounting(&m->supervised, m->conf->wedged_after_ms);
+	if (fuse_session_mount(m->se, mountpoint))
+		return 1;
+	if (m->mountpoint && mountinfo_top(m->mountpoint, &top) && top.fuse)
+		m->minor = top.minor;
+	fcntl(fuse_session_fd(m->se), F_SETFL, fcntl(fuse_session_fd(m->se), F_GETFL) | O_NONBLOCK);
+	int rc = work_start(m);
+	if (!rc) {
+		on_serving(m);
+		rc = loop_run(m);
+	}
+	if (rc == -ECONNABORTED)
+		log_warnx("%s: the connection was broken off, and not by an unmount", mountpoint);
+	else if (rc)
+		log_warnx("serving: %s", strerror(-rc));
+	fuse_session_unmount(m->se);
+	return rc == -ECONNABORTED && m->supervised.fd >= 0 ? EXIT_BROKEN : rc ? 1 : 0;
+}
+
 static int
 serve_run(struct options *o, struct fuse_args *args, struct mount *m)
 {
 	struct err err = { 0 };
-	const struct queue_options qo = { .join = true, .tmp = o->tmp };
+	const struct queue_options qo = { .join = true, .admit = true, .tmp = o->tmp };
 	char source[PATH_MAX + 64];
 	sigset_t set;
 
@@ -267,11 +322,22 @@ serve_run(struct options *o, struct fuse_args *args, struct mount *m)
 	sigaddset(&set, SIGHUP);
 	sigaddset(&set, SIGPIPE);
 	pthread_sigmask(SIG_BLOCK, &set, NULL);
+	int rc = log_in_background();
+	if (rc) {
+		fprintf(stderr, "raserfs: no thread can be started: %s\n", strerror(-rc));
+		return 1;
+	}
 
 	m->q = queue_open(o->run, &qo, now_read(), &err);
 	if (!m->q) {
 		fprintf(stderr, "raserfs: %s\n", err.text);
 		return 1;
+	}
+	int status = 1;
+	if (m->supervised.uuid[0] && strcmp(m->supervised.uuid, queue_uuid(m->q)) != 0) {
+		log_warnx("%s is another run by now; leaving", o->run);
+		status = EXIT_OTHER_RUN;
+		goto out;
 	}
 	m->conf = queue_conf(m->q);
 	m->grace_ms = o->grace ? llround(strtod(o->grace, NULL) * 1000) : m->conf->grace_ms;
@@ -280,29 +346,17 @@ serve_run(struct options *o, struct fuse_args *args, struct mount *m)
 	for (char *p = source + 10; *p; p++)
 		if ((*p == ',' && strcmp(p, ",subtype=raserfs") != 0) || *p == '\\')
 			*p = '_';
-	int rc = fuse_opt_add_arg(args, source);
-	if (!rc)
+	if (!fuse_opt_add_arg(args, source))
 		m->se = fuse_session_new(args, &mount_ops, sizeof(mount_ops), m);
-	if (m->se && fuse_session_mount(m->se, o->mountpoint) == 0) {
-		fcntl(fuse_session_fd(m->se), F_SETFL,
-		      fcntl(fuse_session_fd(m->se), F_GETFL) | O_NONBLOCK);
-		rc = work_start(m);
-		if (!rc) {
-			say_ready();
-			rc = loop_run(m);
-		}
-		if (rc)
-			log_warnx("serving: %s", strerror(-rc));
-		fuse_session_unmount(m->se);
-	} else {
-		rc = 1;
-	}
+	if (m->se)
+		status = serve_mount(m, o->mountpoint);
+out:
 	new_free(m);
 	handles_free(m);
 	queue_close(m->q, now_read());
 	if (m->se)
 		fuse_session_destroy(m->se);
-	return rc ? 1 : 0;
+	return status;
 }
 
 int
@@ -310,8 +364,7 @@ main(int argc, char **argv)
 {
 	struct fuse_args args = FUSE_ARGS_INIT(argc, argv);
 	struct options o = { 0 };
-	struct mount m = { .uid = geteuid(), .gid = getegid(), .started = now_read(),
-			   .patience_ms = kernel_patience() };
+	struct mount m = { .uid = geteuid(), .gid = getegid(), .supervised.fd = -1 };
 	int rc = 1;
 
 	log_init("raserfs", LOG_INFO);
@@ -373,6 +426,23 @@ main(int argc, char **argv)
 		perror("raserfs: going to the background");
 		goto out;
 	}
+	m.supervised.restarts = o.restarts;
+	bool back = ready_fd >= 0;
+	const struct supervision sup = { .run = o.run, .mountpoint = o.mountpoint,
+					 .restarts = o.restarts, .ready = back ? say_ready : NULL };
+	if (is_dev_fd(o.mountpoint)) {
+		if (back && !o.no_supervise)
+			log_info("%s: who has mounted it must mount again should this daemon die",
+				 o.mountpoint);
+	} else if (o.supervise || (back && !o.no_supervise)) {
+		rc = supervise(&sup, &m.supervised);
+		if (rc >= 0)
+			goto out;
+		rc = 1;
+	}
+	m.mountpoint = is_dev_fd(o.mountpoint) ? NULL : o.mountpoint;
+	m.started = now_read();
+	m.patience_ms = kernel_patience();
 	pthread_mutex_init(&m.lock, NULL);
 	m.claim_on_open = o.claim_open;
 	m.refresh_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);

@@ -21,6 +21,7 @@
 
 #include "clock.h"
 #include "queue.h"
+#include "supervise.h"
 
 /* ---- tree.c: names and node ids ---- */
 
@@ -307,6 +308,10 @@ new_read(struct mount *m, int64_t number, char *buf, size_t size, off_t off);
  * out. *size is its length. */
 char *
 text_make(struct mount *m, uint64_t ino, size_t *size);
+enum { STORAGE_TEXT = PATH_MAX + 160 };
+/* What is wrong with the storage of the run at path, as a sentence. */
+void
+storage_text(const char *path, const struct disk_state *s, char text[STORAGE_TEXT]);
 /* An extended attribute of a task: its length, or -1 when there is none of that name. */
 int
 task_xattr(struct mount *m, int64_t serial, const char *name, char *buf, size_t size);
@@ -348,6 +353,9 @@ struct mount {
 	bool claim_on_open;
 	int64_t grace_ms;
 	int64_t patience_ms; /* half of the kernel's request timeout; 0 = none */
+	struct supervised supervised; /* the loop's */
+	const char *mountpoint; /* NULL: on a descriptor, by somebody else */
+	unsigned minor;		/* of its device, the number of the connection; 0 = not known */
 	atomic_bool leaving;
 	atomic_llong last_turn; /* boot ms of the serving loop */
 	int refresh_fd;		/* eventfd: somebody wants a refresh */

@@ -6,6 +6,7 @@
 
 #include "mount.h"
 
+#include <errno.h>
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
@@ -52,6 +53,78 @@ total(const struct queue_stats *s)
 	return n;
 }
 
+/* What the calls of a kind are for. */
+static const char *const call_purpose[DISK_CALLS] = {
+	[DISK_SYMLINK] = "making a link",    [DISK_READLINK] = "reading a link",
+	[DISK_MKDIR] = "making a directory", [DISK_UNLINK] = "removing a name",
+	[DISK_LIST] = "listing a directory", [DISK_STAT] = "looking at a beat",
+	[DISK_TOUCH] = "touching its beat",  [DISK_CREATE] = "making a file",
+	[DISK_AMEND] = "writing its beat",   [DISK_READ] = "reading a file",
+	[DISK_IMPORT] = "writing a batch",   [DISK_SYNC] = "syncing",
+	[DISK_RMDIR] = "removing a directory",
+};
+
+void
+storage_text(const char *path, const struct disk_state *s, char text[STORAGE_TEXT])
+{
+	switch (s->mood) {
+	case DISK_WELL:
+		text[0] = '\0';
+		break;
+	case DISK_REFUSES:
+		snprintf(text, STORAGE_TEXT, "the storage fails: %s: %s", call_purpose[s->call],
+			 strerror(s->code));
+		break;
+	case DISK_SILENT:
+		snprintf(text, STORAGE_TEXT, "the storage does not answer: %s", call_purpose[s->call]);
+		break;
+	case DISK_AWAY:
+		snprintf(text, STORAGE_TEXT, "%s: %s; nothing is done until it is back", path,
+			 s->code == EXDEV ? "another run is there now" : "the run is not there any more");
+		break;
+	}
+}
+
+/* When something that happened at a boot time was, by the clock of people. */
+static int64_t
+wall_at(int64_t boot_ms)
+{
+	struct now now = now_read();
+
+	return now.wall_s - (now.boot_ms - boot_ms) / 1000;
+}
+
+static void
+write_storage(struct mount *m, const struct disk_state *s, FILE *f)
+{
+	char text[STORAGE_TEXT];
+	char since[32];
+	char last[32];
+
+	if (s->mood == DISK_WELL)
+		return;
+	storage_text(queue_path(m->q), s, text);
+	stamp(wall_at(s->since), since, sizeof(since));
+	stamp(wall_at(s->last), last, sizeof(last));
+	fprintf(f, "%s (since %s, last seen %s)\n", text, since, last);
+}
+
+static json_t *
+storage_json(const struct disk_state *s)
+{
+	static const char *const moods[] = { [DISK_WELL] = "well", [DISK_REFUSES] = "fails",
+					     [DISK_SILENT] = "silent", [DISK_AWAY] = "away" };
+	json_t *o = json_pack("{s:s}", "state", moods[s->mood]);
+
+	if (s->mood == DISK_REFUSES || s->mood == DISK_SILENT)
+		json_object_set_new(o, "call", json_string(disk_call_names[s->call]));
+	if (s->code)
+		json_object_set_new(o, "error", json_string(strerror(s->code)));
+	if (s->mood != DISK_WELL)
+		json_object_set_new(o, "since", json_integer(wall_at(s->since)));
+	return o;
+}
+
 static void
 write_status(struct mount *m, FILE *f)
 {
@@ -77,8 +150,15 @@ write_status(struct mount *m, FILE *f)
 		fprintf(f, ", %.1f done an hour", (double)s.ends[END_DONE] * 3600 / uptime(m));
 	fputc('\n', f);
 	fprintf(f, "living daemons %zu\n", queue_nodes(m->q, nodes, 256));
+	if (m->supervised.restarts)
+		fprintf(f, "mounted again %d times", m->supervised.restarts);
+	if (m->supervised.before[0])
+		fprintf(f, "; the one before: %s", m->supervised.before);
+	if (m->supervised.restarts)
+		fputc('\n', f);
 	if (s.paused)
 		fputs("attempts die at once on this node: no claims here for now\n", f);
+	write_storage(m, &s.storage, f);
 }
 
 static void
@@ -117,7 +197,7 @@ write_json(struct mount *m, FILE *f)
 		json_object_set_new(calls, disk_call_names[i], json_integer((json_int_t)s.calls[i]));
 	json_t *all = json_pack(
 		"{s:s, s:s, s:s, s:f, s:I, s:i, s:o, s:I, s:o, s:o, s:o, s:I, s:I, s:o, s:i, s:b, s:f, s:f,"
-		" s:I, s:f, s:f}",
+		" s:I, s:f, s:f, s:i, s:s, s:o}",
 		"run", queue_path(m->q), "owner", owner, "version", PACKAGE_VERSION, "uptime",
 		uptime(m), "total", (json_int_t)total(&s), "batches", s.batches, "tasks", tasks,
 		"moved_up", (json_int_t)s.elevated, "tiers", tiers, "ends", ends, "reasons",
@@ -125,7 +205,9 @@ write_json(struct mount *m, FILE *f)
 		"calls", calls, "nodes", (int)queue_nodes(m->q, nodes, 256), "paused", s.paused,
 		"steal_after", (double)m->conf->steal_after_ms / 1000, "grace",
 		(double)m->conf->grace_ms / 1000, "resumed", (json_int_t)s.resumed, "redo_seconds",
-		(double)s.redo_ms / 1000, "redo_max_seconds", (double)s.redo_max_ms / 1000);
+		(double)s.redo_ms / 1000, "redo_max_seconds", (double)s.redo_max_ms / 1000,
+		"restarts", m->supervised.restarts, "died", m->supervised.before, "storage",
+		storage_json(&s.storage));
 	if (all) {
 		json_dumpf(all, f, JSON_INDENT(1));
 		fputc('\n', f);
@@ -177,6 +259,10 @@ write_metrics(struct mount *m, FILE *f)
 	fprintf(f, "raser_resumed_total %lld\n", (long long)s.resumed);
 	metric(f, "raser_redo_seconds_total", "counter", "Work that was lost with an attempt.");
 	fprintf(f, "raser_redo_seconds_total %.3f\n", (double)s.redo_ms / 1000);
+	metric(f, "raser_restarts_total", "counter", "How often the supervisor has mounted again.");
+	fprintf(f, "raser_restarts_total %d\n", m->supervised.restarts);
+	metric(f, "raser_storage_well", "gauge", "0 while calls fail or are not answered.");
+	fprintf(f, "raser_storage_well %d\n", s.storage.mood == DISK_WELL);
 	metric(f, "raser_storage_calls_total", "counter", "Calls on the run directory.");
 	for (int i = 0; i < DISK_CALLS; i++)
 		fprintf(f, "raser_storage_calls_total{call=\"%s\"} %llu\n", disk_call_names[i],

@@ -301,6 +301,8 @@ builder_import(struct builder *b, struct disk *disk, const char *submitter, int6
 	snprintf(path, sizeof(path), "batches/b.%s.sqlite", r);
 	rc = disk_import(disk, fd, path);
 	close(fd);
+	if (rc)
+		disk_unlink(disk, path); /* should only the answer have been lost */
 	return rc ? err_set(err, rc, "%s: the batch cannot be written: %s", path, strerror(-rc)) :
 		    0;
 }

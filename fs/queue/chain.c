@@ -221,11 +221,40 @@ chain_read(struct disk *disk, const char *path, char text[LINK_TEXT])
 }
 
 static int
-create_and_read(struct disk *disk, const char *path, const char *text, char found[LINK_TEXT])
+longer(int wait)
+{
+	return wait < 1000 ? wait * 2 : 1000;
+}
+
+int
+chain_read_patiently(struct disk *disk, const char *path, char text[LINK_TEXT])
+{
+	for (int wait = 10;; wait = longer(wait)) {
+		int rc = chain_read(disk, path, text);
+
+		if (rc != -EIO || disk_is_away(disk) || atomic_load(&disk->stopping))
+			return rc;
+		disk_pause(disk, wait);
+	}
+}
+
+/* The directory of a create is missing. 0: it is there now; else as a create that failed so. */
+static int
+make_dir(struct disk *disk, const char *dir)
+{
+	int rc = dir ? disk_mkdir(disk, dir) : -ENOENT;
+
+	return rc == -EEXIST ? 0 : rc;
+}
+
+static int
+create_and_read(struct disk *disk, const char *dir, const char *path, const char *text,
+		char found[LINK_TEXT])
 {
 	bool unknown = false; /* a create of ours may still arrive */
+	bool dir_made = false;
 
-	for (int wait = 10;; wait = wait < 2000 ? wait * 2 : 2000) {
+	for (int wait = 10;; wait = longer(wait)) {
 		int made = disk_symlink(disk, text, path);
 		int seen = chain_read(disk, path, found);
 
@@ -235,15 +264,21 @@ create_and_read(struct disk *disk, const char *path, const char *text, char foun
 			return !made;
 		if (!seen)
 			return strcmp(found, text) == 0;
-		/* without the directory nothing of ours can arrive either, and the caller makes it */
-		if (seen == -ENOENT && (made == -ENOENT || (is_clean_failure(made) && !unknown)))
+		if (seen == -ENOENT && made == -ENOENT && !dir_made) {
+			made = make_dir(disk, dir);
+			dir_made = !made;
+			if (dir_made)
+				continue;
+		}
+		/* where there is no directory no create waits, nor can one arrive */
+		if (seen == -ENOENT && is_clean_failure(made) && (!unknown || made == -ENOENT))
+			return made;
+		/* a directory that lets nobody in: neither can we see, nor have we been there */
+		if (seen == -EACCES && made == -EACCES && !unknown)
 			return made;
 		/* unknown: the very same create again, and nothing else, until it is answered */
 		if (atomic_load(&disk->stopping))
 			return -EINPROGRESS;
-		if (wait >= 80)
-			log_warnx("%s: no answer from the storage (create: %s, read: %s); "
-				  "repeating", path, strerror(-made), strerror(-seen));
 		disk_pause(disk, wait);
 	}
 }
@@ -251,8 +286,15 @@ create_and_read(struct disk *disk, const char *path, const char *text, char foun
 int
 chain_cas(struct disk *disk, const char *path, const char *text, char found[LINK_TEXT])
 {
+	return chain_cas_in(disk, NULL, path, text, found);
+}
+
+int
+chain_cas_in(struct disk *disk, const char *dir, const char *path, const char *text,
+	     char found[LINK_TEXT])
+{
 	history_say(disk, "cas\t%s\t%s", path, text);
-	int rc = create_and_read(disk, path, text, found);
+	int rc = create_and_read(disk, dir, path, text, found);
 	if (rc == 1)
 		history_say(disk, "won\t%s\t%s", path, text);
 	else if (rc == 0)
@@ -291,39 +333,71 @@ fold_end(const struct end *e, unsigned attempt, struct fold *fold)
 	fold->attempt = attempt + 1;
 }
 
+void
+fold_sealed(const struct sealed *s, struct fold *fold)
+{
+	const struct end e = { .time = s->time,
+			       .outcome = (enum outcome)s->outcome,
+			       .reason = (enum reason)s->reason,
+			       .counts = { s->failures, s->losses, s->level } };
+
+	fold_end(&e, s->attempt, fold);
+}
+
+bool
+fold_link(unsigned attempt, enum link_kind kind, const char *text, struct fold *fold)
+{
+	struct end e;
+
+	if (kind == LINK_END) {
+		if (!end_parse(text, &e))
+			return false;
+		fold_end(&e, attempt, fold);
+		return true;
+	}
+	claim_parse(text, &fold->claim);
+	fold->attempt = attempt;
+	fold->time = fold->claim.time;
+	if (fold->claim.verb != CLAIM_CANCELLED && fold->claim.verb != CLAIM_REOPENED)
+		return false;
+	snprintf(fold->owner, sizeof(fold->owner), "%s", fold->claim.owner);
+	fold->counts = fold->claim.counts;
+	fold->state = TASK_CANCELLED;
+	if (fold->claim.verb == CLAIM_REOPENED) {
+		fold->state = TASK_PENDING;
+		fold->attempt = attempt + 1;
+	}
+	return true;
+}
+
 /*
  * The counters that stood before attempt k: those of the highest lower link that has any.
  * Links below may have been deleted; without any the task has no history.
  */
 static int
 counts_below(struct disk *disk, const char *bay, const char *name, unsigned k, int base,
-	     struct counts *counts)
+	     const struct sealed *under, struct counts *counts)
 {
+	static const enum link_kind kinds[] = { LINK_END, LINK_CLAIM };
 	char path[DISK_PATH];
 	char text[LINK_TEXT];
+	struct fold f = { 0 };
 
 	while (--k) {
-		struct claim c;
-		struct end e;
-
-		link_path(path, bay, name, k, LINK_END);
-		int rc = chain_read(disk, path, text);
-		if (!rc && end_parse(text, &e)) {
-			*counts = e.counts;
+		if (under && k == under->attempt) {
+			fold_sealed(under, &f);
+			*counts = f.counts;
 			return 0;
 		}
-		if (rc && rc != -ENOENT)
-			return rc;
-		link_path(path, bay, name, k, LINK_CLAIM);
-		rc = chain_read(disk, path, text);
-		if (rc && rc != -ENOENT)
-			return rc;
-		if (rc)
-			continue;
-		claim_parse(text, &c);
-		if (c.verb == CLAIM_REOPENED || c.verb == CLAIM_CANCELLED) {
-			*counts = c.counts;
-			return 0;
+		for (int i = 0; i < 2; i++) {
+			link_path(path, bay, name, k, kinds[i]);
+			int rc = chain_read(disk, path, text);
+			if (!rc && fold_link(k, kinds[i], text, &f)) {
+				*counts = f.counts;
+				return 0;
+			}
+			if (rc && rc != -ENOENT)
+				return rc;
 		}
 	}
 	*counts = (struct counts){ .level = base };
@@ -331,54 +405,40 @@ counts_below(struct disk *disk, const char *bay, const char *name, unsigned k, i
 }
 
 int
-chain_fold(struct disk *disk, const char *bay, const char *name, unsigned attempt, bool has_end,
-	   int base, struct fold *fold)
+chain_fold_sealed(struct disk *disk, const char *bay, const char *name, unsigned attempt,
+		  bool has_end, int base, const struct sealed *under, struct fold *fold)
 {
+	enum link_kind kind = has_end ? LINK_END : LINK_CLAIM;
 	char path[DISK_PATH];
 	char text[LINK_TEXT];
 
 	*fold = (struct fold){ .state = TASK_PENDING, .attempt = 1, .reason = WHY_NONE,
 			       .counts.level = base };
+	if (under && under->attempt && attempt <= under->attempt) {
+		fold_sealed(under, fold);
+		return 0;
+	}
 	if (!attempt)
 		return 0;
-	if (has_end) {
-		struct end e;
-
-		link_path(path, bay, name, attempt, LINK_END);
-		int rc = chain_read(disk, path, text);
-		if (rc)
-			return rc;
-		if (end_parse(text, &e)) {
-			fold_end(&e, attempt, fold);
-			return 0;
-		}
-		/* an end that no daemon wrote: the attempt is over and counts nothing */
-		fold->attempt = attempt + 1;
-		return counts_below(disk, bay, name, attempt, base, &fold->counts);
-	}
-	link_path(path, bay, name, attempt, LINK_CLAIM);
+	link_path(path, bay, name, attempt, kind);
 	int rc = chain_read(disk, path, text);
-	if (rc)
+	if (rc || fold_link(attempt, kind, text, fold))
 		return rc;
-	claim_parse(text, &fold->claim);
-	fold->attempt = attempt;
-	fold->time = fold->claim.time;
-	if (fold->claim.verb == CLAIM_CANCELLED || fold->claim.verb == CLAIM_REOPENED) {
-		snprintf(fold->owner, sizeof(fold->owner), "%s", fold->claim.owner);
-		fold->counts = fold->claim.counts;
-		fold->state = TASK_CANCELLED;
-		if (fold->claim.verb == CLAIM_REOPENED) {
-			fold->state = TASK_PENDING;
-			fold->attempt = attempt + 1;
-		}
-		return 0;
-	}
-	fold->state = TASK_CLAIMED;
-	if (MUTANT(PREDECESSOR)) {
+	/* an end that no daemon wrote: the attempt is over and counts nothing */
+	fold->state = has_end ? TASK_PENDING : TASK_CLAIMED;
+	fold->attempt = has_end ? attempt + 1 : attempt;
+	if (MUTANT(PREDECESSOR) && !has_end) {
 		fold->state = TASK_PENDING;
 		fold->attempt++;
 	}
-	return counts_below(disk, bay, name, attempt, base, &fold->counts);
+	return counts_below(disk, bay, name, attempt, base, under, &fold->counts);
+}
+
+int
+chain_fold(struct disk *disk, const char *bay, const char *name, unsigned attempt, bool has_end,
+	   int base, struct fold *fold)
+{
+	return chain_fold_sealed(disk, bay, name, attempt, has_end, base, NULL, fold);
 }
 
 static int

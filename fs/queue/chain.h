@@ -112,6 +112,16 @@ link_path(char out[DISK_PATH], const char *bay, const char *name, unsigned attem
 int
 chain_cas(struct disk *disk, const char *path, const char *text, char found[LINK_TEXT]);
 
+/* The same; when its directory is missing, that is made first. */
+int
+chain_cas_in(struct disk *disk, const char *dir, const char *path, const char *text,
+	     char found[LINK_TEXT]);
+
+/* As chain_read(), repeated while the storage does not answer and the run is where it was; -EIO
+ * when it is not, or when disk->stopping ended that. */
+int
+chain_read_patiently(struct disk *disk, const char *path, char text[LINK_TEXT]);
+
 /* The text of a link, "" for something that is no symbolic link. 0, -ENOENT or an errno. */
 int
 chain_read(struct disk *disk, const char *path, char text[LINK_TEXT]);
@@ -142,6 +152,30 @@ struct fold {
 int
 chain_fold(struct disk *disk, const char *bay, const char *name, unsigned attempt, bool has_end,
 	   int base, struct fold *fold);
+
+/* How a task stood when its links were packed into a seal (seal.h): over, done, failed or
+ * cancelled. What it says of its attempt and those below is final; links below are not read. */
+struct sealed {
+	int64_t time;
+	unsigned attempt; /* 0: the task is not sealed */
+	int16_t failures, losses;
+	int8_t level;
+	char outcome, reason;
+};
+
+/* chain_fold() for a task that may have been sealed: under may be NULL, or say that it was not. */
+int
+chain_fold_sealed(struct disk *disk, const char *bay, const char *name, unsigned attempt,
+		  bool has_end, int base, const struct sealed *under, struct fold *fold);
+
+/* What one link says by itself, if that decides: false for a claim of an agent and for what cannot
+ * be parsed. Pure. */
+bool
+fold_link(unsigned attempt, enum link_kind kind, const char *text, struct fold *fold);
+
+/* The state that a seal tells of. Pure. */
+void
+fold_sealed(const struct sealed *s, struct fold *fold);
 
 /*
  * The counters after an attempt that ended so, and the outcome once limits are applied: a

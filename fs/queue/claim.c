@@ -26,12 +26,7 @@ claim_cas(struct queue *q, const char *bay, const char *name, unsigned attempt, 
 	char path[DISK_PATH];
 
 	link_path(path, bay, name, attempt, LINK_CLAIM);
-	int rc = chain_cas(&q->disk, path, text, found);
-	if (rc != -ENOENT)
-		return rc;
-	rc = disk_mkdir(&q->disk, bay);
-	if (!rc || rc == -EEXIST)
-		rc = chain_cas(&q->disk, path, text, found);
+	int rc = chain_cas_in(&q->disk, bay, path, text, found);
 	/* to a caller ENOENT would mean that the attempt is over */
 	return rc == -ENOENT ? -EIO : rc;
 }
@@ -69,9 +64,10 @@ queue_claim(struct queue *q, int64_t serial, unsigned attempt, int tier,
 
 	pthread_mutex_lock(&q->lock);
 	q->now = now;
-	if (q->leaving || !q->joined || q->must_beat) {
+	bool away = disk_is_away(&q->disk);
+	if (q->leaving || !q->joined || q->must_beat || away) {
 		pthread_mutex_unlock(&q->lock);
-		return q->leaving ? -ESHUTDOWN : -EAGAIN;
+		return q->leaving ? -ESHUTDOWN : away ? -EIO : -EAGAIN;
 	}
 	int rc = index_get(q->index, serial, &t);
 	if (!rc && t.state == TASK_CLAIMED && t.attempt == attempt)
@@ -100,6 +96,7 @@ queue_claim(struct queue *q, int64_t serial, unsigned attempt, int tier,
 
 	place_bay(&p, bay);
 	rc = claim_cas(q, bay, t.name, attempt, text, found);
+	bool sealed = rc == 1 && seal_overrules(q, &p, serial, attempt);
 	int64_t granted = disk_now(&q->disk);
 
 	pthread_mutex_lock(&q->lock);
@@ -110,7 +107,7 @@ queue_claim(struct queue *q, int64_t serial, unsigned attempt, int tier,
 		       row.attempt == attempt;
 	bool orphan = !current || !q->joined || strcmp(c.owner, q->node.owner) != 0;
 	p.entry->bays[p.bay].exists |= rc >= 0;
-	if (rc == 1) {
+	if (rc == 1 && !sealed) {
 		lease_hold(q, l);
 		l->seq = c.seq;
 		l->since_boot = l->touched_boot = l->looked_boot = now.boot_ms;
@@ -118,7 +115,7 @@ queue_claim(struct queue *q, int64_t serial, unsigned attempt, int tier,
 		if (granted > l->touched_boot)
 			l->touched_boot = granted;
 		if (orphan) {
-			l->phase = PHASE_ENDING;
+			lease_ending(l, now);
 			l->want = END_FREED; /* queue_tick() goes on when the storage refuses */
 			l->want_reason = WHY_RESTART;
 		}
@@ -145,6 +142,11 @@ queue_claim(struct queue *q, int64_t serial, unsigned attempt, int tier,
 	}
 	pthread_cond_broadcast(&q->settled);
 	pthread_mutex_unlock(&q->lock);
+	if (sealed) {
+		/* the name was removed because the task is over */
+		bay_merge(q, p.entry, p.bay, now);
+		return -EBUSY;
+	}
 	if (rc == 1 && orphan) {
 		/* the verdict fell while the create was on its way: ended, never granted */
 		settle(q, serial, attempt, END_FREED, WHY_RESTART, NULL, now);

@@ -41,6 +41,10 @@ static const struct key run_keys[] = {
 	  "seconds from SIGTERM to an agent until its task is given back, checkpoint included", NULL },
 	{ "receipts", KIND_SECONDS, offsetof(struct conf, receipts_ms), 0, "600",
 	  "seconds for which new/ shows what became of a submission", NULL },
+	{ "wedged_after", KIND_SECONDS, offsetof(struct conf, wedged_after_ms), 0, "30",
+	  "seconds after which a raserfs that does not serve is replaced, at least 2; 0 = never", NULL },
+	{ "force", KIND_BOOL, offsetof(struct conf, force), 0, "no",
+	  "yes: mount on storage that raser doctor fails but for insistence (a soft NFS mount)", NULL },
 	{ NULL, KIND_COUNT, 0, 0, NULL, NULL, NULL } /* end of table */
 };
 
@@ -317,6 +321,9 @@ conf_parse(struct conf *conf, const char *text, struct err *err)
 		return err_set(err, -ENOMEM, "raser.ini: out of memory");
 	if (lost_tier(conf, text, err))
 		return -EINVAL;
+	/* a loop turns a few times a second, and a busy machine may be late */
+	if (conf->wedged_after_ms && conf->wedged_after_ms < 2000)
+		return err_set(err, -EINVAL, "raser.ini: wedged_after must be 0 or at least 2 seconds");
 	if (!conf->ntiers)
 		return err_set(err, -EINVAL, "raser.ini: it names no [tier NAME]");
 	if (conf->tiers[conf->ntiers - 1].failures != FAILURES_ALL)
@@ -349,7 +356,7 @@ conf_load(struct conf *conf, const char *run, struct err *err)
 }
 
 char *
-conf_template(const char *plugin)
+conf_template_force(const char *plugin, bool force)
 {
 	char *text = NULL;
 	size_t size = 0;
@@ -360,7 +367,8 @@ conf_template(const char *plugin)
 	fputs("; raser.ini - one run's configuration, see raser.ini(5). Daemons read it when they "
 	      "start.\n\n[run]\n", f);
 	for (const struct key *k = run_keys; k->name; k++)
-		fprintf(f, "; %s\n%s = %s\n", k->comment, k->name, k->value);
+		fprintf(f, "; %s\n%s = %s\n", k->comment, k->name,
+			!strcmp(k->name, "force") && force ? "yes" : k->value);
 	fputs("\n; What runs an agent and how, see raser-agentd(8).\n\n[agent]\n", f);
 	for (const struct key *k = agent_keys; k->name; k++)
 		fprintf(f, "; %s\n%s = %s\n", k->comment, k->name,
@@ -378,6 +386,12 @@ conf_template(const char *plugin)
 		return NULL;
 	}
 	return text;
+}
+
+char *
+conf_template(const char *plugin)
+{
+	return conf_template_force(plugin, false);
 }
 
 int

@@ -37,8 +37,10 @@ struct conf {
 	int64_t retry_delay_ms;
 	int64_t grace_ms;
 	int64_t receipts_ms;
+	int64_t wedged_after_ms; /* 0 = never */
 	int64_t max_failures; /* 0 = never give up */
 	int64_t max_losses;
+	bool force; /* use storage that raser doctor advises against */
 	int ntiers;
 	struct tier tiers[TIERS_MAX];
 	struct agent_conf agent;
@@ -60,6 +62,9 @@ conf_parse(struct conf *conf, const char *text, struct err *err);
  * frees, or NULL when memory is out. */
 char *
 conf_template(const char *plugin);
+/* The same with the key force. */
+char *
+conf_template_force(const char *plugin, bool force);
 
 /* Read and parse RUN/raser.ini. 0, or a negative errno and a sentence in err. */
 int

@@ -25,7 +25,7 @@ task_progress(const struct task *t)
 	}
 }
 
-static void
+void
 drop_foreign(struct queue *q, int64_t serial, unsigned attempt)
 {
 	struct lease *l = lease_find(q, serial, attempt);
@@ -104,6 +104,25 @@ apply_fold(struct queue *q, int64_t serial, unsigned link, bool is_end, const st
 	return true;
 }
 
+int64_t
+apply_over(struct queue *q, const struct bay_rows *rows, const struct fold *folds)
+{
+	enum { AT_ONCE = 64 }; /* nobody waits for the lock for long */
+	int64_t changed = 0;
+
+	for (int i = 0; i < rows->n;) {
+		pthread_mutex_lock(&q->lock);
+		index_begin(q->index);
+		for (int end = i + AT_ONCE; i < end && i < rows->n; i++)
+			if (folds[i].attempt)
+				changed += apply_fold(q, rows->rows[i].task.serial, folds[i].attempt,
+						      true, &folds[i]);
+		index_commit(q->index);
+		pthread_mutex_unlock(&q->lock);
+	}
+	return changed;
+}
+
 void
 apply_found(struct queue *q, int64_t serial, unsigned attempt, const char *text)
 {
@@ -123,180 +142,6 @@ apply_found(struct queue *q, int64_t serial, unsigned attempt, const char *text)
 			f.attempt++;
 	}
 	apply_fold(q, serial, attempt, false, &f);
-}
-
-/* ---- bays ---- */
-
-/* A task of the bay that is being listed, and the highest links seen of it. */
-struct row {
-	struct task task;
-	unsigned claim, end; /* highest attempt with such a link */
-};
-
-struct listing {
-	struct queue *q;
-	struct row *rows;
-	int n;
-	int64_t last; /* serial behind the bay's last task */
-};
-
-static int
-on_row(void *arg, const struct task *t)
-{
-	struct listing *l = arg;
-
-	if (t->serial >= l->last || l->n == BAY_TASKS)
-		return 1;
-	l->rows[l->n++] = (struct row){ .task = *t };
-	return 0;
-}
-
-static int
-by_name(const void *a, const void *b)
-{
-	return strcmp(((const struct row *)a)->task.name, ((const struct row *)b)->task.name);
-}
-
-static int
-on_link(void *arg, const char *file)
-{
-	struct listing *l = arg;
-	struct row key;
-	size_t len;
-	unsigned k;
-	const char *dot = strrchr(file, '.');
-	char name[NAME_LIMIT + 16];
-
-	if (!dot || dot - file >= (ptrdiff_t)sizeof(name))
-		return 0;
-	bool is_end = !strcmp(dot, ".end");
-	if (!is_end && strcmp(dot, ".claim") != 0)
-		return 0;
-	memcpy(name, file, (size_t)(dot - file));
-	name[dot - file] = '\0';
-	if (!name_split(name, &len, &k))
-		return 0;
-	memcpy(key.task.name, name, len);
-	key.task.name[len] = '\0';
-	struct row *row = bsearch(&key, l->rows, (size_t)l->n, sizeof(*l->rows), by_name);
-	if (!row)
-		return 0; /* of no task here: `raser fsck` tells */
-	unsigned *highest = is_end ? &row->end : &row->claim;
-	if (k > *highest)
-		*highest = k;
-	return 0;
-}
-
-/* A claim of somebody else that is no longer there: someone deleted it, or the listing is
- * stale, and then the next create finds it again. */
-static bool
-forget_claim(struct queue *q, const struct row *row, struct task *t)
-{
-	unsigned link = row->claim > row->end ? row->claim : row->end;
-
-	if (t->state != TASK_CLAIMED || link >= t->attempt)
-		return false;
-	struct lease *l = lease_find(q, t->serial, t->attempt);
-	if (l && l->phase != PHASE_FOREIGN && l->phase != PHASE_OVER)
-		return false;
-	drop_foreign(q, t->serial, t->attempt);
-	t->state = TASK_PENDING;
-	t->attempt = link + 1;
-	if (row->claim > row->end) {
-		/* the one below has no end: it is a claim again */
-		t->attempt = link;
-		t->state = TASK_UNREAD;
-	}
-	task_store(q, t);
-	return true;
-}
-
-/* Fold one task whose highest link is known and apply it. */
-static bool
-fold_one(struct queue *q, const char *bay, const struct task *t, unsigned link, bool is_end)
-{
-	struct fold f;
-	int rc = chain_fold(&q->disk, bay, t->name, link, is_end, t->base, &f);
-
-	if (rc) {
-		if (rc != -ENOENT)
-			log_warnx("task %s: its links cannot be read: %s", t->name, strerror(-rc));
-		return false;
-	}
-	pthread_mutex_lock(&q->lock);
-	bool changed = apply_fold(q, t->serial, link, is_end, &f);
-	pthread_mutex_unlock(&q->lock);
-	return changed;
-}
-
-int64_t
-bay_merge(struct queue *q, struct batch_entry *entry, int bay, struct now now)
-{
-	struct place p = { .entry = entry, .bay = bay };
-	char path[DISK_PATH];
-	struct listing l = { .q = q };
-	int64_t first = entry->batch.base + (int64_t)bay * BAY_TASKS;
-	int64_t changed = 0;
-
-	l.rows = malloc(BAY_TASKS * sizeof(*l.rows));
-	if (!l.rows)
-		return -ENOMEM;
-	l.last = first + BAY_TASKS < entry->batch.base + entry->batch.lines ?
-			 first + BAY_TASKS :
-			 entry->batch.base + entry->batch.lines;
-	place_bay(&p, path);
-	pthread_mutex_lock(&q->lock);
-	index_list(q->index, VIEW_ALL, first - 1, on_row, &l);
-	pthread_mutex_unlock(&q->lock);
-	qsort(l.rows, (size_t)l.n, sizeof(*l.rows), by_name);
-	int rc = disk_list(&q->disk, path, on_link, &l);
-	if (rc && rc != -ENOENT) {
-		free(l.rows);
-		return rc;
-	}
-	for (int i = 0; i < l.n; i++) {
-		struct row *row = &l.rows[i];
-		bool is_end = row->end >= row->claim;
-		unsigned link = is_end ? row->end : row->claim;
-		struct task t;
-
-		pthread_mutex_lock(&q->lock);
-		q->now = now;
-		if (index_get(q->index, row->task.serial, &t)) {
-			pthread_mutex_unlock(&q->lock);
-			continue;
-		}
-		uint64_t known = task_progress(&t);
-		uint64_t step = 2 * (uint64_t)link + is_end;
-		bool news = link && step > known;
-		struct lease *lease = lease_find(q, t.serial, t.attempt);
-		bool ours = lease && lease->phase == PHASE_HELD;
-		if (!news && forget_claim(q, row, &t))
-			changed++;
-		if (news && is_end && !ours) {
-			/* its text is read by whoever needs it, or in the background */
-			for (unsigned k = t.attempt > 1 ? t.attempt - 1 : 1; k <= link; k++)
-				drop_foreign(q, t.serial, k);
-			lease = lease_find(q, t.serial, link);
-			if (!lease || lease->phase == PHASE_OVER) {
-				t.state = TASK_UNREAD;
-				t.attempt = link;
-				task_store(q, &t);
-				changed++;
-			}
-			news = false;
-		}
-		/* known to be over, but the listing shows a claim only: deleted, or the listing lies,
-		 * and then the create that follows finds it */
-		bool end_gone = !news && !is_end && link && known > 2 * (uint64_t)link;
-		pthread_mutex_unlock(&q->lock);
-		if (news)
-			changed += fold_one(q, path, &row->task, link, is_end);
-		if (end_gone)
-			restore_end(q, row->task.serial, link, now);
-	}
-	free(l.rows);
-	return changed;
 }
 
 /* ---- ends that nobody here has read ---- */
@@ -324,8 +169,10 @@ unread_gone(struct queue *q, const struct task *t)
 	pthread_mutex_lock(&q->lock);
 	if (!index_get(q->index, t->serial, &now_t) && now_t.state == TASK_UNREAD &&
 	    now_t.attempt == t->attempt) {
-		now_t.state = TASK_PENDING;
-		now_t.attempt = 1;
+		struct sealed s;
+
+		now_t.state = sealed_find(q, t->serial, &s) ? TASK_UNREAD : TASK_PENDING;
+		now_t.attempt = now_t.state == TASK_UNREAD ? s.attempt : 1;
 		task_store(q, &now_t);
 	}
 	pthread_mutex_unlock(&q->lock);
@@ -360,14 +207,17 @@ read_ends(struct queue *q, int max)
 			if (!there)
 				continue;
 			place_bay(&p, bay);
-			int rc = chain_fold(&q->disk, bay, t->name, t->attempt, true, t->base, &f);
+			int rc = fold_task(q, bay, t, t->attempt, true, &f);
 			bool is_end = true;
 			if (rc == -ENOENT) {
 				is_end = false;
-				rc = chain_fold(&q->disk, bay, t->name, t->attempt, false, t->base,
-						&f);
+				rc = fold_task(q, bay, t, t->attempt, false, &f);
 			}
 			if (rc == -ENOENT) {
+				/* deleted, or it lies in a seal by now */
+				int64_t merged = bay_merge(q, p.entry, p.bay, q->now);
+
+				got += merged > 0 ? merged : 0;
 				unread_gone(q, t);
 				continue;
 			}
@@ -446,6 +296,8 @@ load_tasks(struct queue *q, struct batch_entry *e)
 		for (int i = 0; i < ld.n && (!rc || rc == -EEXIST); i++) {
 			rc = index_add(q->index, &ld.tasks[i]);
 			ld.twice += rc == -EEXIST;
+			if (!rc)
+				e->bays[(ld.tasks[i].serial - e->batch.base) / BAY_TASKS].tasks++;
 		}
 		index_commit(q->index);
 		q->pending_epoch++; /* what came may come first */
@@ -644,9 +496,7 @@ on_bay_dir(void *arg, const char *name)
 static bool
 is_open(const struct batch_entry *e, int bay)
 {
-	int64_t tasks = e->batch.lines - (int64_t)bay * BAY_TASKS;
-
-	return e->bays[bay].exists && e->bays[bay].done < (tasks < BAY_TASKS ? tasks : BAY_TASKS);
+	return e->bays[bay].exists && e->bays[bay].done < e->bays[bay].tasks;
 }
 
 /* The next bay to list at or behind (batch, bay); false at the end of all. */
@@ -736,6 +586,8 @@ queue_refresh(struct queue *q, struct now now, int bays, int reads)
 	if (rc >= 0)
 		check_done_bay(q, now);
 	int64_t got = rc < 0 ? 0 : read_ends(q, reads);
+	if (rc >= 0)
+		digests_write(q);
 	int64_t out = rc < 0 ? rc : trouble ? trouble : got < 0 ? got : changed + got;
 	pthread_mutex_lock(&q->lock);
 	if (out >= 0 && !bays && !q->missing && !q->leaving)

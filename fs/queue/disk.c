@@ -21,6 +21,7 @@ const char *const disk_call_names[DISK_CALLS] = {
 	[DISK_UNLINK] = "unlink",   [DISK_LIST] = "list",	  [DISK_STAT] = "stat",
 	[DISK_TOUCH] = "touch",	    [DISK_CREATE] = "create",	  [DISK_AMEND] = "amend",
 	[DISK_READ] = "read",	    [DISK_IMPORT] = "import",	  [DISK_SYNC] = "sync",
+	[DISK_RMDIR] = "rmdir",
 };
 
 struct posix_dir {
@@ -67,6 +68,12 @@ static int
 posix_unlink(void *ctx, const char *path)
 {
 	return result(unlinkat(root_fd(ctx), path, 0));
+}
+
+static int
+posix_rmdir(void *ctx, const char *path)
+{
+	return result(unlinkat(root_fd(ctx), path, AT_REMOVEDIR));
 }
 
 static int
@@ -298,6 +305,55 @@ posix_locate(void *ctx, const char *path, char *buf, size_t size)
 	return n < 0 || (size_t)n >= size ? -ENAMETOOLONG : 0;
 }
 
+/* FORMAT in a directory begins with this text: 0, -ENOENT, -EXDEV (it is another's), or an errno. */
+static int
+check_format(int dir, const char *format)
+{
+	char text[128];
+	size_t len = strlen(format);
+	int fd = openat(dir, "FORMAT", O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+
+	if (fd < 0)
+		return -errno;
+	ssize_t n = read(fd, text, sizeof(text));
+	int rc = n < 0 ? -errno : (size_t)n < len || memcmp(text, format, len) != 0 ? -EXDEV : 0;
+	close(fd);
+	return rc;
+}
+
+/* Two descriptors show one directory through one mount. A mount that was taken away and came back is
+ * another: what is left of the old one has no path any more, and SQLite needs one. */
+static bool
+is_same(int a, int b)
+{
+	struct statx x;
+	struct statx y;
+
+	return !statx(a, "", AT_EMPTY_PATH, STATX_INO | STATX_MNT_ID, &x) &&
+	       !statx(b, "", AT_EMPTY_PATH, STATX_INO | STATX_MNT_ID, &y) &&
+	       x.stx_ino == y.stx_ino && x.stx_dev_major == y.stx_dev_major &&
+	       x.stx_dev_minor == y.stx_dev_minor && x.stx_mnt_id == y.stx_mnt_id;
+}
+
+static int
+posix_home(void *ctx, const char *format)
+{
+	struct posix_dir *dir = ctx;
+
+	/* a run directory that was moved, replaced or unmounted still answers at our descriptor */
+	int fd = open(dir->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0)
+		return -errno;
+	int rc = check_format(fd, format);
+	bool same = !rc && is_same(fd, dir->fd) && check_format(dir->fd, format) == 0;
+	if (!rc && !same) {
+		/* calls under way keep what they began with; all others begin there */
+		rc = dup3(fd, dir->fd, O_CLOEXEC) < 0 ? -errno : 1;
+	}
+	close(fd);
+	return rc;
+}
+
 static void
 posix_pause(void *ctx, int ms)
 {
@@ -318,6 +374,41 @@ posix_now(void *ctx)
 	return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
+/* The number of the mount that a descriptor is in: proc(5), fdinfo. */
+static int
+mount_id(int fd)
+{
+	char path[64];
+	char line[128];
+	int id = -1;
+
+	snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", fd);
+	FILE *f = fopen(path, "re");
+	while (f && id < 0 && fgets(line, sizeof(line), f))
+		if (sscanf(line, "mnt_id: %d", &id) != 1)
+			id = -1;
+	if (f)
+		fclose(f);
+	return id;
+}
+
+static int
+posix_mountinfo(void *ctx, char *line, size_t size)
+{
+	int want = mount_id(root_fd(ctx));
+	int id = -1;
+	FILE *f = want < 0 ? NULL : fopen("/proc/self/mountinfo", "re");
+
+	if (!f)
+		return -ENOENT;
+	/* a line too long for the buffer is read in pieces, and none but the first has a number */
+	while (id != want && fgets(line, (int)size, f))
+		if (sscanf(line, "%d", &id) != 1)
+			id = -1;
+	fclose(f);
+	return id == want ? 0 : -ENOENT;
+}
+
 static void
 posix_close(void *ctx)
 {
@@ -327,10 +418,11 @@ posix_close(void *ctx)
 
 static const struct disk_ops posix_ops = {
 	.symlink = posix_symlink, .readlink = posix_readlink, .mkdir = posix_mkdir,
-	.unlink = posix_unlink,	  .list = posix_list,	      .stat = posix_stat,
-	.touch = posix_touch,	  .create = posix_create,     .amend = posix_amend,
-	.read = posix_read,	  .import = posix_import,     .sync = posix_sync,
-	.locate = posix_locate,	  .pause = posix_pause,	      .now = posix_now,
+	.unlink = posix_unlink,	  .rmdir = posix_rmdir,	      .list = posix_list,
+	.stat = posix_stat,	  .touch = posix_touch,	      .create = posix_create,
+	.amend = posix_amend,	  .read = posix_read,	      .import = posix_import,
+	.sync = posix_sync,	  .home = posix_home,	      .locate = posix_locate,
+	.pause = posix_pause,	  .now = posix_now,	      .mountinfo = posix_mountinfo,
 	.close = posix_close,
 };
 
@@ -342,6 +434,10 @@ disk_open(struct disk *disk, const char *path, struct err *err)
 	if (!dir)
 		return err_set(err, -ENOMEM, "out of memory");
 	dir->fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (dir->fd >= 0 && !realpath(path, dir->path)) {
+		close(dir->fd);
+		dir->fd = -1;
+	}
 	if (dir->fd < 0) {
 		int rc = err_set(err, -errno, "%s: %s", path, strerror(errno));
 
@@ -360,94 +456,89 @@ disk_close(struct disk *disk)
 	disk->ops = NULL;
 }
 
-static void
-count(struct disk *d, enum disk_call call)
-{
-	atomic_fetch_add_explicit(&d->calls[call], 1, memory_order_relaxed);
-}
+/* One call: counted, timed, refused while the run is away, its error told in our few words. */
+#define CALL(d, kind, expr)                         \
+	int slot = health_enter(d, kind);           \
+	if (slot == HEALTH_REFUSED)                 \
+		return -EIO;                        \
+	return health_leave(d, kind, slot, (expr))
 
 int
 disk_symlink(struct disk *d, const char *text, const char *path)
 {
-	count(d, DISK_SYMLINK);
-	return d->ops->symlink(d->ctx, text, path);
+	CALL(d, DISK_SYMLINK, d->ops->symlink(d->ctx, text, path));
 }
 
 int
 disk_readlink(struct disk *d, const char *path, char *buf, size_t size)
 {
-	count(d, DISK_READLINK);
-	return d->ops->readlink(d->ctx, path, buf, size);
+	CALL(d, DISK_READLINK, d->ops->readlink(d->ctx, path, buf, size));
 }
 
 int
 disk_mkdir(struct disk *d, const char *path)
 {
-	count(d, DISK_MKDIR);
-	return d->ops->mkdir(d->ctx, path);
+	CALL(d, DISK_MKDIR, d->ops->mkdir(d->ctx, path));
 }
 
 int
 disk_unlink(struct disk *d, const char *path)
 {
-	count(d, DISK_UNLINK);
-	return d->ops->unlink(d->ctx, path);
+	CALL(d, DISK_UNLINK, d->ops->unlink(d->ctx, path));
+}
+
+int
+disk_rmdir(struct disk *d, const char *path)
+{
+	CALL(d, DISK_RMDIR, d->ops->rmdir(d->ctx, path));
 }
 
 int
 disk_list(struct disk *d, const char *path, disk_entry_fn *fn, void *arg)
 {
-	count(d, DISK_LIST);
-	return d->ops->list(d->ctx, path, fn, arg);
+	CALL(d, DISK_LIST, d->ops->list(d->ctx, path, fn, arg));
 }
 
 int
 disk_stat(struct disk *d, const char *path, struct disk_stat *st)
 {
-	count(d, DISK_STAT);
-	return d->ops->stat(d->ctx, path, st);
+	CALL(d, DISK_STAT, d->ops->stat(d->ctx, path, st));
 }
 
 int
 disk_touch(struct disk *d, const char *path, int64_t seconds)
 {
-	count(d, DISK_TOUCH);
-	return d->ops->touch(d->ctx, path, seconds);
+	CALL(d, DISK_TOUCH, d->ops->touch(d->ctx, path, seconds));
 }
 
 int
 disk_create(struct disk *d, const char *path, const void *data, size_t len)
 {
-	count(d, DISK_CREATE);
-	return d->ops->create(d->ctx, path, data, len);
+	CALL(d, DISK_CREATE, d->ops->create(d->ctx, path, data, len));
 }
 
 int
 disk_amend(struct disk *d, const char *path, const void *data, size_t len)
 {
-	count(d, DISK_AMEND);
-	return d->ops->amend(d->ctx, path, data, len);
+	CALL(d, DISK_AMEND, d->ops->amend(d->ctx, path, data, len));
 }
 
 int
 disk_read(struct disk *d, const char *path, void *buf, size_t size)
 {
-	count(d, DISK_READ);
-	return d->ops->read(d->ctx, path, buf, size);
+	CALL(d, DISK_READ, d->ops->read(d->ctx, path, buf, size));
 }
 
 int
 disk_import(struct disk *d, int local_fd, const char *path)
 {
-	count(d, DISK_IMPORT);
-	return d->ops->import(d->ctx, local_fd, path);
+	CALL(d, DISK_IMPORT, d->ops->import(d->ctx, local_fd, path));
 }
 
 int
 disk_sync(struct disk *d, const char *dir)
 {
-	count(d, DISK_SYNC);
-	return d->ops->sync(d->ctx, dir);
+	CALL(d, DISK_SYNC, d->ops->sync(d->ctx, dir));
 }
 
 int
@@ -466,4 +557,10 @@ int64_t
 disk_now(struct disk *d)
 {
 	return d->ops->now(d->ctx);
+}
+
+int
+disk_mountinfo(struct disk *d, char *line, size_t size)
+{
+	return d->ops->mountinfo ? d->ops->mountinfo(d->ctx, line, size) : -ENOENT;
 }

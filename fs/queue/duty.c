@@ -85,12 +85,35 @@ abandon(struct queue *q, struct lease *l, void *arg)
 		lease_over(q, l, 0); /* its text stays: the claim still stands and must be ended */
 }
 
+int
+run_check(struct queue *q)
+{
+	char text[128];
+
+	format_text(text, sizeof(text), q->uuid);
+	bool was_away = disk_is_away(&q->disk);
+	int rc = disk_home(&q->disk, text);
+	bool away = disk_is_away(&q->disk);
+	if (was_away == away && rc != 1)
+		return away ? -EIO : 0;
+	if (!away)
+		batches_close(q); /* of the mount that was there before */
+	pthread_mutex_lock(&q->lock);
+	queue_event(q, "the run directory is %s", away ? "not where it was" : "there again");
+	q->beat_troubled = true; /* nobody is judged by what was seen before */
+	queue_notify(q);
+	pthread_mutex_unlock(&q->lock);
+	return away ? -EIO : 0;
+}
+
 /* A verdict fell, or somebody deleted our beat: drop every claim and live on as another. */
 static int
 be_reborn(struct queue *q, struct now now)
 {
 	struct node fresh;
 
+	if (run_check(q))
+		return -EIO;
 	pthread_mutex_lock(&q->lock);
 	q->now = now;
 	if (q->joined) {
@@ -103,9 +126,11 @@ be_reborn(struct queue *q, struct now now)
 	lease_each(q, abandon, NULL);
 	bool leaving = q->leaving;
 	pthread_mutex_unlock(&q->lock);
+	if (q->kind == OWNER_SEALER)
+		return -EOWNERDEAD; /* it may have stood still while others began */
 	if (leaving)
 		return -ESHUTDOWN;
-	int rc = node_join(&fresh, &q->disk, now.wall_s);
+	int rc = node_join(&fresh, &q->disk, q->kind, now.wall_s);
 	if (rc) {
 		/* who cannot say that it lives does not know whether the others can */
 		pthread_mutex_lock(&q->lock);
@@ -150,31 +175,48 @@ agents_note(struct queue *q, char note[NODE_NOTE])
 	pthread_mutex_unlock(&q->lock);
 }
 
+/* The run directory has not answered our beats for a while. Agents whose requests wait for it
+ * cannot touch their leases meanwhile, and are not judged. [under lock] */
+static bool
+is_cut_off(const struct queue *q, struct now now)
+{
+	return q->joined && now.boot_ms - q->last_beat > 2 * conf_beat_ms(&q->conf);
+}
+
+static void
+on_excuse(struct queue *q, struct lease *l, void *arg)
+{
+	const struct now *now = arg;
+
+	(void)q;
+	if (l->phase == PHASE_HELD && l->touched_boot < now->boot_ms)
+		l->touched_boot = now->boot_ms;
+}
+
 int
 queue_beat(struct queue *q, struct now now)
 {
 	char note[NODE_NOTE];
-	int rc = q->joined ? node_beat(&q->node, now.wall_s) : -EOWNERDEAD;
+	int rc = run_check(q);
 
+	if (!rc)
+		rc = q->joined ? node_beat(&q->node, now.wall_s) : -EOWNERDEAD;
 	if (!rc) {
 		agents_note(q, note);
 		rc = node_note(&q->node, note);
 	}
 	if (rc == -EOWNERDEAD)
-		return be_reborn(q, now);
+		rc = be_reborn(q, now);
 	pthread_mutex_lock(&q->lock);
 	if (!rc) {
-		if (q->beat_failing)
-			log_info("nodes/%s can be touched again", q->node.owner);
+		if (is_cut_off(q, now))
+			lease_each(q, on_excuse, &now);
 		q->beat_failing = false;
 		q->last_beat = now.boot_ms;
 		q->must_beat = false;
 		queue_notify(q);
 		beat_said(q);
 	} else {
-		if (!q->beat_failing)
-			log_warnx("nodes/%s cannot be touched: %s; trying on", q->node.owner,
-				  strerror(-rc));
 		q->beat_failing = q->beat_troubled = true;
 	}
 	pthread_mutex_unlock(&q->lock);
@@ -227,7 +269,9 @@ check_claim(struct queue *q, const struct lease *copy, struct now now)
 	int rc = chain_read(&q->disk, path, text);
 	if (rc && rc != -ENOENT)
 		return rc;
-	if (rc == -ENOENT || strcmp(text, copy->text) != 0) {
+	if (rc && run_check(q))
+		return -EIO;
+	if (rc || strcmp(text, copy->text) != 0) {
 		pthread_mutex_lock(&q->lock);
 		struct lease *lost = lease_find(q, copy->serial, copy->attempt);
 		bool still = lost && lost->phase == PHASE_HELD;
@@ -440,6 +484,15 @@ end_standing(struct queue *q, struct standings *s, struct now now)
 	return failed;
 }
 
+static int64_t
+freed_by_restart(struct queue *q)
+{
+	pthread_mutex_lock(&q->lock);
+	int64_t n = q->stats.why[WHY_RESTART];
+	pthread_mutex_unlock(&q->lock);
+	return n;
+}
+
 /* Owners whose process is gone: find all of their claims, end them, unlink their beats. */
 static void
 bury_proven(struct queue *q, struct standings *s, struct now now)
@@ -452,8 +505,15 @@ bury_proven(struct queue *q, struct standings *s, struct now now)
 		if (q->watch.owners[i].verdict == DEAD_PROVEN)
 			memcpy(dead[n++], q->watch.owners[i].owner, OWNER_TEXT);
 	pthread_mutex_unlock(&q->watch_lock);
-	if (!n || queue_refresh(q, now, 0, 1) < 0 || end_standing(q, s, now))
+	if (!n)
 		return;
+	int64_t before = freed_by_restart(q);
+	if (queue_refresh(q, now, 0, 1) < 0 || end_standing(q, s, now))
+		return;
+	int64_t freed = freed_by_restart(q) - before;
+	if (freed)
+		log_info("%lld claims of daemons that died on this machine were freed and may be taken "
+			 "up again", (long long)freed);
 	pthread_mutex_lock(&q->watch_lock);
 	for (size_t i = 0; i < n; i++)
 		watch_bury(&q->watch, dead[i]);
@@ -482,8 +542,7 @@ queue_watch(struct queue *q, struct now now)
 			wanted[n++] = s.all[i].owner;
 	}
 	pthread_mutex_lock(&q->lock);
-	bool restart = q->beat_troubled ||
-		       (q->joined && now.boot_ms - q->last_beat > 2 * conf_beat_ms(&q->conf));
+	bool restart = q->beat_troubled || is_cut_off(q, now);
 	q->beat_troubled = false;
 	pthread_mutex_unlock(&q->lock);
 	pthread_mutex_lock(&q->watch_lock);
@@ -522,12 +581,14 @@ on_due(struct queue *q, struct lease *l, void *arg)
 	if (l->phase != PHASE_HELD)
 		return;
 	int64_t stale = l->touched_boot + q->conf.steal_after_ms;
+	if (stale <= d->now.boot_ms && is_cut_off(q, d->now))
+		stale = d->now.boot_ms + conf_beat_ms(&q->conf);
 	if (!l->want && stale <= d->now.boot_ms) {
 		l->want = END_LOST;
 		l->want_reason = WHY_STALE;
 	}
 	if (l->want && d->n < 64) {
-		l->phase = PHASE_ENDING;
+		lease_ending(l, d->now);
 		d->ends[d->n++] = *l;
 	}
 	if (!l->want && stale < d->next)
@@ -574,16 +635,6 @@ queue_tick(struct queue *q, struct now now)
 	pthread_mutex_lock(&q->lock);
 	tick_by(q, next);
 	pthread_mutex_unlock(&q->lock);
-}
-
-static void
-on_excuse(struct queue *q, struct lease *l, void *arg)
-{
-	const struct now *now = arg;
-
-	(void)q;
-	if (l->phase == PHASE_HELD && l->touched_boot < now->boot_ms)
-		l->touched_boot = now->boot_ms;
 }
 
 void

@@ -53,6 +53,13 @@ lease_hold(struct queue *q, struct lease *l)
 }
 
 void
+lease_ending(struct lease *l, struct now now)
+{
+	l->phase = PHASE_ENDING;
+	l->ending_boot = now.boot_ms;
+}
+
+void
 lease_over(struct queue *q, struct lease *l, enum outcome outcome)
 {
 	if (l->phase == PHASE_HELD || l->phase == PHASE_ENDING) {

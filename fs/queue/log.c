@@ -1,5 +1,6 @@
 /*
- * log.c - lines on stderr. Each is one write(2), so lines of threads and processes never mix.
+ * log.c - lines on stderr. Each is one write(2), so lines of threads and processes never mix. A
+ * daemon lets a thread write them.
  */
 #include <config.h>
 
@@ -7,11 +8,16 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
+
+enum { LINE = 1024, LINES = 256, FORMATS = 64, BURST = 10, BURST_S = 10, EXIT_MS = 200 };
 
 static const char *log_program = "raser";
 static enum log_level log_limit = LOG_INFO;
@@ -31,17 +37,178 @@ log_init(const char *program, enum log_level level)
 		close(fd);
 }
 
+/* ---- the thread that writes ---- */
+
+/* Lines that wait for it. */
+static struct {
+	pthread_mutex_t lock;
+	pthread_cond_t more, empty;
+	char text[LINES][LINE];
+	size_t len[LINES];
+	unsigned first, n;
+	unsigned long lost; /* since the last line that found room */
+	bool on;
+} queue = { .lock = PTHREAD_MUTEX_INITIALIZER };
+
+static void
+put(const char *line, size_t len)
+{
+	ssize_t done = write(STDERR_FILENO, line, len);
+
+	(void)done; /* nowhere left to complain */
+}
+
+static void *
+writer(void *arg)
+{
+	char line[LINE];
+
+	(void)arg;
+	pthread_mutex_lock(&queue.lock);
+	for (;;) {
+		while (!queue.n)
+			pthread_cond_wait(&queue.more, &queue.lock);
+		size_t len = queue.len[queue.first];
+
+		memcpy(line, queue.text[queue.first], len);
+		pthread_mutex_unlock(&queue.lock);
+		put(line, len); /* may take for ever, and nobody waits for it */
+		pthread_mutex_lock(&queue.lock);
+		queue.first = (queue.first + 1) % LINES;
+		queue.n--;
+		unsigned long lost = queue.n ? 0 : queue.lost;
+		if (lost) {
+			queue.lost = 0;
+			pthread_mutex_unlock(&queue.lock);
+			int n = snprintf(line, sizeof(line),
+					 "%s: %lu lines were left out: nobody took them\n",
+					 log_program, lost);
+			put(line, (size_t)n);
+			pthread_mutex_lock(&queue.lock);
+		}
+		if (!queue.n)
+			pthread_cond_broadcast(&queue.empty);
+	}
+	return NULL;
+}
+
+static void
+hand_over(const char *line, size_t len)
+{
+	pthread_mutex_lock(&queue.lock);
+	if (queue.n < LINES) {
+		unsigned at = (queue.first + queue.n++) % LINES;
+
+		memcpy(queue.text[at], line, len);
+		queue.len[at] = len;
+		pthread_cond_signal(&queue.more);
+	} else {
+		queue.lost++;
+	}
+	pthread_mutex_unlock(&queue.lock);
+}
+
+void
+log_flush(int ms)
+{
+	struct timespec until;
+
+	clock_gettime(CLOCK_MONOTONIC, &until);
+	until.tv_nsec += ms % 1000 * 1000000L;
+	until.tv_sec += ms / 1000 + until.tv_nsec / 1000000000L;
+	until.tv_nsec %= 1000000000L;
+	pthread_mutex_lock(&queue.lock);
+	int rc = 0;
+	while (queue.on && queue.n && !rc)
+		rc = pthread_cond_timedwait(&queue.empty, &queue.lock, &until);
+	pthread_mutex_unlock(&queue.lock);
+}
+
+static void
+flush_at_exit(void)
+{
+	log_flush(EXIT_MS);
+}
+
+int
+log_in_background(void)
+{
+	pthread_condattr_t mono;
+	pthread_t thread;
+
+	pthread_cond_init(&queue.more, NULL);
+	pthread_condattr_init(&mono);
+	pthread_condattr_setclock(&mono, CLOCK_MONOTONIC);
+	pthread_cond_init(&queue.empty, &mono);
+	pthread_condattr_destroy(&mono);
+	int rc = -pthread_create(&thread, NULL, writer, NULL);
+	if (rc)
+		return rc;
+	pthread_detach(thread);
+	queue.on = true;
+	return atexit(flush_at_exit) ? -ENOMEM : 0;
+}
+
+/* ---- lines ---- */
+
 static void
 emit(enum log_level level, int code, const char *fmt, va_list args)
 	__attribute__((format(printf, 3, 0)));
 
+/* A warning of this format may be said; *left: how many before it were not. */
+static bool
+may_say(const char *fmt, unsigned *left)
+{
+	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+	static struct {
+		const char *fmt;
+		time_t since;
+		unsigned said, left;
+	} seen[FORMATS];
+	struct timespec now;
+	int at = 0;
+
+	*left = 0;
+	/* never waited for: a child of fork(2) may find it taken for ever */
+	if (pthread_mutex_trylock(&lock))
+		return true;
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	for (int i = 0; i < FORMATS; i++) {
+		if (seen[i].fmt == fmt || !seen[i].fmt) {
+			at = i;
+			break;
+		}
+		if (seen[i].since < seen[at].since)
+			at = i; /* all taken: the oldest gives way */
+	}
+	if (seen[at].fmt != fmt || now.tv_sec - seen[at].since >= BURST_S) {
+		*left = seen[at].fmt == fmt ? seen[at].left : 0;
+		seen[at].fmt = fmt;
+		seen[at].since = now.tv_sec;
+		seen[at].said = seen[at].left = 0;
+	}
+	bool say = seen[at].said < BURST;
+	if (say)
+		seen[at].said++;
+	else
+		seen[at].left++;
+	pthread_mutex_unlock(&lock);
+	return say;
+}
+
 static void
 emit(enum log_level level, int code, const char *fmt, va_list args)
 {
+	unsigned left = 0;
+
 	if (level > log_limit)
 		return;
 	int saved = errno;
-	char line[1024];
+	if (level == LOG_WARN && !may_say(fmt, &left)) {
+		errno = saved;
+		return;
+	}
+	char line[LINE];
 	char stamp[32] = "";
 	time_t t = time(NULL);
 	struct tm tm;
@@ -56,11 +223,16 @@ emit(enum log_level level, int code, const char *fmt, va_list args)
 	}
 	if (code && n > 0 && (size_t)n < sizeof(line))
 		n += snprintf(line + n, sizeof(line) - (size_t)n, ": %s", strerror(code));
+	if (left && n > 0 && (size_t)n < sizeof(line))
+		n += snprintf(line + n, sizeof(line) - (size_t)n,
+			      " (%u lines like this one were left out)", left);
 	if (n > (int)sizeof(line) - 2)
 		n = (int)sizeof(line) - 2;
 	line[n++] = '\n';
-	ssize_t done = write(STDERR_FILENO, line, (size_t)n);
-	(void)done; /* nowhere left to complain */
+	if (queue.on)
+		hand_over(line, (size_t)n);
+	else
+		put(line, (size_t)n);
 	errno = saved;
 }
 

@@ -41,22 +41,43 @@ random_text(char *out, size_t len)
 	out[len] = '\0';
 }
 
+static const char *const kind_names[] = {
+	[OWNER_DAEMON] = "daemon",
+	[OWNER_HAND] = "hand",
+	[OWNER_SEALER] = "seal",
+};
+
 void
-owner_draw(char owner[OWNER_TEXT])
+owner_draw(char owner[OWNER_TEXT], enum owner_kind kind)
 {
 	char host[72] = "";
 	size_t n = 0;
 
-	gethostname(host, sizeof(host) - 1);
+	if (kind == OWNER_DAEMON)
+		gethostname(host, sizeof(host) - 1);
+	else
+		snprintf(host, sizeof(host), "%s", kind_names[kind]);
 	for (const char *p = host; *p && *p != '.' && n < 8; p++)
 		if (isalnum((unsigned char)*p))
 			owner[n++] = (char)tolower((unsigned char)*p);
 	if (!n)
 		owner[n++] = 'n';
+	/* a host may be called as what is no daemon */
+	if (kind == OWNER_DAEMON && n == 4 &&
+	    (!strncmp(owner, kind_names[OWNER_HAND], n) || !strncmp(owner, kind_names[OWNER_SEALER], n)))
+		owner[n++] = '0';
 	owner[n++] = '.';
 	random_text(owner + n, 12);
 	if (MUTANT(FRESH_OWNER))
 		memset(owner + n, 'a', 12);
+}
+
+bool
+owner_is_sealer(const char *owner)
+{
+	size_t n = strlen(kind_names[OWNER_SEALER]);
+
+	return !strncmp(owner, kind_names[OWNER_SEALER], n) && owner[n] == '.';
 }
 
 static void
@@ -80,20 +101,26 @@ pid_namespace(void)
 	return stat("/proc/self/ns/pid", &st) < 0 ? 0 : (uint64_t)st.st_ino;
 }
 
-/* The start time of a process, or 0 when it cannot be read: proc(5), stat, field 22. */
+/* The start time of a process, or 0 when it cannot be read: proc(5), stat, field 22. *over: nothing of
+ * it runs any more, and only its parent has not asked yet. */
 static uint64_t
-process_start(long pid)
+process_start(long pid, bool *over)
 {
 	char path[64];
 	char line[1024];
+	char state = '?';
+	long threads = 0;
 	unsigned long long start = 0;
 
+	*over = false;
 	snprintf(path, sizeof(path), "/proc/%ld/stat", pid);
 	read_line(path, line, sizeof(line));
 	const char *p = strrchr(line, ')'); /* the name may hold blanks and brackets */
-	if (!p || sscanf(p + 1, " %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s"
-				" %*s %*s %*s %*s %llu", &start) != 1)
+	if (!p || sscanf(p + 1, " %c %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s"
+				" %*s %ld %*s %llu", &state, &threads, &start) != 3)
 		return 0;
+	/* the first thread may have ended while another hangs in the storage */
+	*over = state == 'Z' && threads <= 1;
 	return start;
 }
 
@@ -102,15 +129,17 @@ node_text(struct node *node)
 {
 	char host[72] = "";
 	char boot[40];
+	bool over;
 
 	gethostname(host, sizeof(host) - 1);
 	read_line("/proc/sys/kernel/random/boot_id", boot, sizeof(boot));
 	/* the last line has a fixed width, so that amending it never changes the size */
 	snprintf(node->text, sizeof(node->text),
-		 "owner %s\nhost %s\nboot %s\npidns %llu\npid %ld\nstart %llu\nversion %s\n"
+		 "owner %s\nkind %s\nhost %s\nboot %s\npidns %llu\npid %ld\nstart %llu\nversion %s\n"
 		 "agents %-*.*s\n",
-		 node->owner, host, boot, (unsigned long long)pid_namespace(), (long)getpid(),
-		 (unsigned long long)process_start(getpid()), PACKAGE_VERSION, NODE_NOTE - 1,
+		 node->owner, kind_names[node->kind], host, boot,
+		 (unsigned long long)pid_namespace(), (long)getpid(),
+		 (unsigned long long)process_start(getpid(), &over), PACKAGE_VERSION, NODE_NOTE - 1,
 		 NODE_NOTE - 1, node->note);
 }
 
@@ -121,12 +150,12 @@ node_path(char path[DISK_PATH], const char *owner)
 }
 
 int
-node_join(struct node *node, struct disk *disk, int64_t wall)
+node_join(struct node *node, struct disk *disk, enum owner_kind kind, int64_t wall)
 {
 	char path[DISK_PATH];
 
-	*node = (struct node){ .disk = disk, .second = wall };
-	owner_draw(node->owner);
+	*node = (struct node){ .disk = disk, .kind = kind, .second = wall };
+	owner_draw(node->owner, kind);
 	node_text(node);
 	node_path(path, node->owner);
 	int rc = disk_create(disk, path, node->text, strlen(node->text));
@@ -136,6 +165,8 @@ node_join(struct node *node, struct disk *disk, int64_t wall)
 		rc = disk_touch(disk, path, node->second);
 	if (!rc)
 		history_say(disk, "owner\t%s", node->owner);
+	if (rc)
+		disk_unlink(disk, path); /* or each try would leave a beat behind that nobody beats */
 	return rc;
 }
 
@@ -245,20 +276,32 @@ node_is_here(const struct node_info *info)
 static bool
 is_proven_dead(const struct node_info *info)
 {
+	bool over;
+
 	if (!node_is_here(info))
 		return false;
 	if (kill((pid_t)info->pid, 0) < 0 && errno == ESRCH)
 		return true;
-	uint64_t start = process_start(info->pid);
-	return start && info->start && start != info->start;
+	uint64_t start = process_start(info->pid, &over);
+	return start && info->start && (over || start != info->start);
 }
 
 void
 watch_init(struct watch *w, struct disk *disk, const char *uuid, int64_t beat_ms)
 {
 	/* silent: unchanged for steal_after less two beats, that is four beats */
-	*w = (struct watch){ .disk = disk, .beat_ms = beat_ms, .window_ms = 4 * beat_ms };
+	*w = (struct watch){ .disk = disk,
+			     .beat_ms = beat_ms,
+			     .window_ms = 4 * beat_ms,
+			     .missing_ms = MISSING_MS };
 	snprintf(w->uuid, sizeof(w->uuid), "%s", uuid);
+}
+
+void
+watch_allow(struct watch *w, int64_t times_ms, int64_t names_ms)
+{
+	w->window_ms += times_ms;
+	w->missing_ms += names_ms;
 }
 
 void
@@ -319,9 +362,10 @@ format_text(char *buf, size_t size, const char *uuid)
 static bool
 format_holds(struct watch *w)
 {
-	char uuid[UUID_TEXT];
+	char text[128];
 
-	return format_read(w->disk, uuid) == 0 && !strcmp(uuid, w->uuid);
+	format_text(text, sizeof(text), w->uuid);
+	return disk_home(w->disk, text) >= 0;
 }
 
 static void
@@ -369,7 +413,7 @@ judge_missing(struct watch *w, struct watched *o, int64_t start, int64_t listed)
 {
 	if (!o->missing) {
 		o->missing = listed;
-	} else if (start - o->missing >= MISSING_MS && format_holds(w)) {
+	} else if (start - o->missing >= w->missing_ms && format_holds(w)) {
 		o->verdict = DEAD_LOST;
 		history_say(w->disk, "verdict\t%s\tmissing", o->owner);
 	}
@@ -499,7 +543,7 @@ watch_round(struct watch *w, const char *self, const char *const *wanted, size_t
 		    strcmp(o->owner, self) != 0)
 			look(w, o);
 	}
-	return soon && w->beat_ms > MISSING_MS ? MISSING_MS : w->beat_ms;
+	return soon && w->beat_ms > w->missing_ms ? w->missing_ms : w->beat_ms;
 }
 
 void

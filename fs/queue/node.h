@@ -16,8 +16,16 @@
 
 enum { NODE_TEXT = 1024, NODE_NOTE = 160, UUID_TEXT = 33 };
 
+/* What an owner is, as its beat and, but for daemons, its name say. */
+enum owner_kind {
+	OWNER_DAEMON,
+	OWNER_HAND,   /* a tool that changes tasks: "hand.<12 random>" */
+	OWNER_SEALER, /* raser seal: "seal.<12 random>" */
+};
+
 struct node {
 	struct disk *disk;
+	enum owner_kind kind;
 	char owner[OWNER_TEXT];
 	int64_t second; /* the last time written, in whole seconds */
 	char text[NODE_TEXT];
@@ -38,7 +46,11 @@ struct node_info {
 
 /* Draw a new owner name. */
 void
-owner_draw(char owner[OWNER_TEXT]);
+owner_draw(char owner[OWNER_TEXT], enum owner_kind kind);
+
+/* The name is one that only a sealer has. */
+bool
+owner_is_sealer(const char *owner);
 
 /* Draw len characters of [a-z2-7], and a NUL. */
 void
@@ -46,7 +58,7 @@ random_text(char *out, size_t len);
 
 /* Draw an owner and create its beat; wall in seconds. 0 or an errno. */
 int
-node_join(struct node *node, struct disk *disk, int64_t wall);
+node_join(struct node *node, struct disk *disk, enum owner_kind kind, int64_t wall);
 
 /* Beat once. -EOWNERDEAD: the beat is gone, so this owner is dead (by a verdict or by hand). */
 int
@@ -93,6 +105,7 @@ struct watch {
 	struct disk *disk;
 	char uuid[UUID_TEXT];
 	int64_t beat_ms, window_ms;
+	int64_t missing_ms; /* for so long an owner is not listed before that is believed */
 	int64_t last_round; /* start of the last good round; 0 = none */
 	uint32_t next_id;
 	struct watched *owners;
@@ -101,6 +114,9 @@ struct watch {
 
 void
 watch_init(struct watch *w, struct disk *disk, const char *uuid, int64_t beat_ms);
+/* What is seen here of others may be so old: wait that much longer before a verdict. */
+void
+watch_allow(struct watch *w, int64_t times_ms, int64_t names_ms);
 void
 watch_free(struct watch *w);
 

@@ -1,10 +1,12 @@
 /*
- * queue.c - the run directory, looking, and telling. Claims: claim.c; ends: settle.c; what others
- * do: discover.c; what must happen by itself: duty.c; submissions: submit.c.
+ * queue.c - opening a run, looking, and telling. Making one: make.c; claims: claim.c; ends:
+ * settle.c; what others do: discover.c; what must happen by itself: duty.c; submissions: submit.c.
  */
 #include <config.h>
 
 #include "queue_impl.h"
+
+#include "selftest.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -17,73 +19,6 @@
 #include <unistd.h>
 
 /* ---- the run directory ---- */
-
-static const char *const run_dirs[] = {
-	"batches", "chain", "nodes", "checkpoints", "results", "logs",
-};
-
-static int
-is_occupied(struct disk *disk)
-{
-	struct disk_stat st;
-
-	return disk_stat(disk, "FORMAT", &st) != -ENOENT;
-}
-
-int
-queue_init(const char *path, const char *plugin, struct err *err)
-{
-	char uuid[UUID_TEXT];
-	char text[128];
-	struct disk disk;
-
-	if (mkdir(path, 0777) < 0 && errno != EEXIST)
-		return err_set(err, -errno, "%s: cannot be made: %s", path, strerror(errno));
-	int rc = disk_open(&disk, path, err);
-	if (rc)
-		return rc;
-	if (is_occupied(&disk)) {
-		disk_close(&disk);
-		return err_set(err, -EEXIST, "%s: there is a run here already", path);
-	}
-	char *ini = conf_template(plugin);
-	for (size_t i = 0; !rc && i < sizeof(run_dirs) / sizeof(run_dirs[0]); i++) {
-		rc = disk_mkdir(&disk, run_dirs[i]);
-		if (rc == -EEXIST)
-			rc = 0;
-	}
-	if (!rc && ini)
-		rc = disk_create(&disk, "raser.ini", ini, strlen(ini));
-	if (rc == -EEXIST)
-		rc = 0; /* somebody brought a configuration along */
-	/* last and exclusive: a run exists from here on, and of two that race one wins */
-	random_text(uuid, UUID_TEXT - 1);
-	format_text(text, sizeof(text), uuid);
-	if (!rc)
-		rc = ini ? disk_create(&disk, "FORMAT", text, strlen(text)) : -ENOMEM;
-	if (!rc)
-		rc = disk_sync(&disk, ".");
-	free(ini);
-	disk_close(&disk);
-	return rc ? err_set(err, rc, "%s: no run can be made here: %s", path, strerror(-rc)) : 0;
-}
-
-static int
-read_conf(struct queue *q, struct err *err)
-{
-	char *text = malloc(INI_LIMIT);
-
-	if (!text)
-		return err_set(err, -ENOMEM, "out of memory");
-	int n = disk_read(&q->disk, "raser.ini", text, INI_LIMIT - 1);
-	int rc = n < 0 ? err_set(err, n, "%s/raser.ini: %s", q->path, strerror(-n)) : 0;
-	if (!rc) {
-		text[n] = '\0';
-		rc = conf_parse(&q->conf, text, err);
-	}
-	free(text);
-	return rc;
-}
 
 static int
 read_format(struct queue *q, struct err *err)
@@ -108,6 +43,8 @@ queue_free(struct queue *q)
 	for (int i = 0; i < q->nbatches; i++) {
 		batch_close(&q->batches[i]->batch);
 		pthread_mutex_destroy(&q->batches[i]->batch.lock);
+		for (int k = 0; k < q->batches[i]->nbays; k++)
+			free(q->batches[i]->bays[k].sealed);
 		free(q->batches[i]->bays);
 		free(q->batches[i]);
 	}
@@ -131,6 +68,20 @@ queue_free(struct queue *q)
 	pthread_cond_destroy(&q->settled);
 	pthread_cond_destroy(&q->synced);
 	free(q);
+}
+
+/* Where what others do is seen late, nobody is judged before it must have been seen. */
+static void
+allow_for_caches(struct queue *q)
+{
+	struct storage s;
+
+	storage_look(&q->disk, &s);
+	watch_allow(&q->watch, s.times_ms, s.names_ms);
+	if (s.times_ms || s.names_ms)
+		log_info("%s: times may be %.1f s old and listings %.1f s (%s): daemons are judged so "
+			 "much later", q->path, (double)s.times_ms / 1000, (double)s.names_ms / 1000,
+			 s.type);
 }
 
 struct queue *
@@ -182,12 +133,18 @@ queue_open_disk(struct disk disk, const char *path, const struct queue_options *
 		err_set(err, -ENOMEM, "out of memory");
 		goto fail;
 	}
-	if (read_format(q, err) || read_conf(q, err))
+	if (read_format(q, err) || conf_read(&q->disk, path, &q->conf, err))
+		goto fail;
+	if (options->admit &&
+	    selftest_admit(&q->disk, path, conf_beat_ms(&q->conf), q->conf.force, err))
 		goto fail;
 	history_say(&q->disk, "run\t%s\t%lld", q->uuid, (long long)q->conf.steal_after_ms);
 	watch_init(&q->watch, &q->disk, q->uuid, conf_beat_ms(&q->conf));
+	allow_for_caches(q);
+	q->last_beat = now.boot_ms;
+	q->kind = options->as;
 	if (options->join) {
-		int rc = node_join(&q->node, &q->disk, now.wall_s);
+		int rc = node_join(&q->node, &q->disk, q->kind, now.wall_s);
 
 		if (rc) {
 			err_set(err, rc, "%s/nodes: this daemon cannot say that it lives: %s", path,
@@ -195,8 +152,10 @@ queue_open_disk(struct disk disk, const char *path, const struct queue_options *
 			goto fail;
 		}
 		q->joined = true;
-		q->last_beat = now.boot_ms;
 		beat_said(q);
+		/* its own name first, and then it looks for the other's: seal.h */
+		if (q->kind != OWNER_SEALER && sealer_wait(q, err))
+			goto fail;
 	} else {
 		/* a hand, which holds nothing and needs no beat */
 		memcpy(q->node.owner, "hand.", 5);
@@ -256,6 +215,8 @@ queue_close(struct queue *q, struct now now)
 		queue_end(q, own.all[i].serial, own.all[i].attempt, END_FREED, WHY_RESTART, NULL,
 			  now);
 	free(own.all);
+	if (q->joined && !q->beat_failing)
+		digests_write(q);
 	if (q->joined)
 		node_leave(&q->node);
 	queue_free(q);
@@ -271,6 +232,12 @@ const char *
 queue_path(const struct queue *q)
 {
 	return q->path;
+}
+
+const char *
+queue_uuid(const struct queue *q)
+{
+	return q->uuid;
 }
 
 void
@@ -301,7 +268,8 @@ queue_woken(struct queue *q)
 int64_t
 ready_count(struct queue *q, int tier)
 {
-	if (q->leaving || !q->joined || q->must_beat || q->pause_until || q->probing)
+	if (q->leaving || !q->joined || q->must_beat || q->pause_until || q->probing ||
+	    disk_is_away(&q->disk))
 		return 0;
 	return index_count(q->index, TASK_PENDING, tier) - index_waiting(q->index, tier);
 }
@@ -450,8 +418,18 @@ task_store(struct queue *q, const struct task *t)
 
 	if (index_get(q->index, t->serial, &old))
 		return;
-	if (place_of(q, t->serial, &p))
-		p.entry->bays[p.bay].done += (t->state == TASK_DONE) - (old.state == TASK_DONE);
+	if (place_of(q, t->serial, &p)) {
+		struct bay *b = &p.entry->bays[p.bay];
+
+		b->done += (t->state == TASK_DONE) - (old.state == TASK_DONE);
+		b->over += is_over(t->state) - is_over(old.state);
+		b->unread += (t->state == TASK_UNREAD) - (old.state == TASK_UNREAD);
+		/* who only looks writes nothing */
+		if (q->joined && b->over == b->tasks && !b->digest && !b->digest_due) {
+			b->digest_due = true;
+			q->digests_due++;
+		}
+	}
 	if (t->counts.level > t->base && old.counts.level <= old.base)
 		q->stats.elevated++;
 	if (t->state == TASK_PENDING && !t->waits && (old.state != TASK_PENDING || old.waits))
@@ -602,6 +580,19 @@ close_oldest(struct queue *q, struct batch_entry *used)
 		batch_close(&old->batch);
 }
 
+void
+batches_close(struct queue *q)
+{
+	struct batch_entry *open[OPEN_BATCHES];
+
+	pthread_mutex_lock(&q->lock);
+	memcpy(open, q->open_batches, sizeof(open));
+	memset(q->open_batches, 0, sizeof(q->open_batches));
+	pthread_mutex_unlock(&q->lock);
+	for (int i = 0; i < OPEN_BATCHES && open[i]; i++)
+		batch_close(&open[i]->batch);
+}
+
 int
 queue_payload(struct queue *q, int64_t serial, char **body, size_t *size)
 {
@@ -651,9 +642,16 @@ queue_stats(struct queue *q, struct queue_stats *s)
 		s->waiting[i] = q->waiting[i];
 	s->batches = q->nbatches;
 	s->paused = q->pause_ms != 0;
+	disk_state(&q->disk, disk_now(&q->disk), &s->storage);
 	for (int i = 0; i < DISK_CALLS; i++)
 		s->calls[i] = atomic_load_explicit(&q->disk.calls[i], memory_order_relaxed);
 	pthread_mutex_unlock(&q->lock);
+}
+
+void
+queue_storage(struct queue *q, struct disk_state *state)
+{
+	disk_state(&q->disk, disk_now(&q->disk), state);
 }
 
 uint64_t

@@ -23,14 +23,25 @@ struct now {
 };
 
 struct queue_options {
-	bool join;	 /* make an owner with a beat: needed to claim */
+	bool join;	 /* make an owner with a beat: needed to claim, and to change tasks */
+	enum owner_kind as; /* which; waits while somebody seals the run, unless it is a sealer */
+	bool admit;	 /* try the storage first, and refuse what raser doctor fails */
 	const char *tmp; /* node-local directory for submissions; NULL = $TMPDIR or /tmp */
 };
 
 /* ---- the run directory ---- */
 
+struct init_options {
+	const char *plugin; /* for conf_template(); NULL = "" */
+	bool force;	    /* the same, and make it on storage that needs it */
+};
+
 /* Make a run directory at path (which may exist, empty), with a raser.ini unless there is one.
- * plugin: for conf_template(). -EEXIST when there is a run already. */
+ * The storage is tried first; where it fails nothing is left behind. -EEXIST when there is a run
+ * already, -ENOTSUP when the storage will not do. */
+int
+queue_make(const char *path, const struct init_options *options, struct err *err);
+/* The same with a plugin alone. */
 int
 queue_init(const char *path, const char *plugin, struct err *err);
 
@@ -53,6 +64,9 @@ const struct conf *
 queue_conf(const struct queue *q);
 const char *
 queue_path(const struct queue *q);
+/* The run's unique name, from FORMAT. */
+const char *
+queue_uuid(const struct queue *q);
 /* The owner now; it changes when a verdict went against it. */
 void
 queue_owner(struct queue *q, char owner[OWNER_TEXT]);
@@ -177,7 +191,8 @@ queue_resumed(struct queue *q, int64_t serial, unsigned attempt, int64_t lost_ms
  * End an attempt that this daemon granted, durably. Limits apply: a retry may come out as
  * failed. note (may be NULL) is a line of evidence for people. 0 also when it stands so
  * already; -ESTALE: the claim is lost; -EPERM: another daemon's; -ENOENT: no claim;
- * -ENOSPC and the like: nothing happened, still held.
+ * -ENOSPC and the like: nothing happened, still held; -EIO: the run is away, or the same was
+ * asked for a while ago and is not answered yet, or it stands and cannot be synced.
  */
 int
 queue_end(struct queue *q, int64_t serial, unsigned attempt, enum outcome outcome,
@@ -289,6 +304,57 @@ queue_excuse(struct queue *q, struct now now);
 void
 queue_idle(struct queue *q, const int waiting[TIERS_MAX]);
 
+/* ---- sealing, for a queue that was opened as OWNER_SEALER ---- */
+
+/* What a sealer is told to use, and tells. */
+struct seal_watcher {
+	struct now (*now)(void *arg);
+	/* Waiting goes on, for ms_left at least; why is a sentence. May be NULL. */
+	void (*waits)(void *arg, int64_t ms_left, const char *why);
+	/* Once it is true, everything ends with -EINTR as soon as may be. May be NULL. */
+	bool (*stopped)(void *arg);
+	void *arg;
+};
+
+/*
+ * Wait until nobody else has been in nodes/ for steal_after; claims of dead owners are ended
+ * meanwhile as every daemon does. 0; -EBUSY when an owner lives: err names it; -EOWNERDEAD when
+ * our own beat was removed; or an errno.
+ */
+int
+queue_seal_wait(struct queue *q, const struct seal_watcher *w, struct err *err);
+
+enum seal_result {
+	SEAL_NONE,	 /* no link was ever made there */
+	SEAL_UNFINISHED, /* a task of it is not over: nothing was done */
+	SEAL_SEALED,	 /* links were packed and removed */
+	SEAL_CLEAN,	 /* it is sealed, and was before */
+};
+struct seal_bay {
+	const char *random; /* of its batch; bay: its number there */
+	int bay;
+	int64_t first, tasks; /* serial of its first task, and how many there are */
+	enum seal_result result;
+	int64_t links; /* removed */
+};
+
+/* Which bay has number i, from 0 up, over all batches. 0, or -ERANGE behind the last one. [memory] */
+int
+queue_seal_bay(struct queue *q, int64_t i, struct seal_bay *out);
+
+/*
+ * Seal the bay with number i, after queue_seal_wait(). 0, -ERANGE, -EOWNERDEAD when our beat is
+ * gone, -EINTR, or what the storage said, and err the file; then nothing of what links and seals
+ * say was lost, and the same may be called again.
+ */
+int
+queue_seal(struct queue *q, int64_t i, const struct seal_watcher *w, struct seal_bay *out,
+	   struct err *err);
+
+/* Beat, if it is time to. 0; -EOWNERDEAD: somebody else may go on now; or -EINTR. */
+int
+queue_seal_beat(struct queue *q, const struct seal_watcher *w);
+
 /* ---- telling [memory] ---- */
 
 struct queue_stats {
@@ -304,10 +370,15 @@ struct queue_stats {
 	int64_t waiting[TIERS_MAX];
 	int batches;
 	bool paused; /* attempts died at once here: no claiming for a while */
+	struct disk_state storage;
 	uint64_t calls[DISK_CALLS];
 };
 void
 queue_stats(struct queue *q, struct queue_stats *s);
+
+/* Whether the storage answers, refuses, or is gone, since when and why. */
+void
+queue_storage(struct queue *q, struct disk_state *state);
 
 /* Events after number `after`, oldest first, one line each. Returns the number of the last. */
 uint64_t

@@ -19,9 +19,17 @@ enum { EVENTS = 1024, EVENT_TEXT = 200, OPEN_BATCHES = 16 };
 struct bay {
 	bool exists;	    /* its directory has been seen */
 	bool parent_synced; /* chain/ was synced since then: the directory itself is durable */
-	int done;	    /* tasks known to be done */
+	bool looked;	    /* at its digest, or listed */
+	bool digest;	    /* there is one, or this daemon has tried to write it */
+	bool digest_due;    /* all of it is known, and nobody has said so yet */
+	int tasks;	    /* in the index */
+	int done, over;	    /* known to be done; to be done, failed or cancelled */
+	int unread;	    /* ends that are known of, but not read */
+	unsigned seal;	    /* the number of the seal that was read; 0 = none */
+	struct sealed *sealed; /* what it says, by line; NULL until it is read */
 	/* group commit, guarded by queue.sync_lock */
 	int syncing; /* syncs under way */
+	bool owed;   /* something stands that could not be synced, and its caller was told so */
 	uint64_t sync_started, sync_finished;
 };
 
@@ -54,13 +62,13 @@ struct lease {
 	int64_t since_wall, touched_wall;
 	int64_t since_boot, touched_boot; /* foreign: first seen */
 	int64_t looked_boot; /* our chain was last read afresh */
+	int64_t ending_boot; /* PHASE_ENDING: since when */
 	uint64_t seq;	     /* of our claim */
 	int64_t parked_until;
 	char note[LEASE_NOTE]; /* what its agent said of itself last */
 	/* PHASE_OVER */
 	enum outcome outcome; /* how it ended; 0 = lost to others */
 	int64_t expires_boot;
-	bool unsynced; /* its end stands, but the storage would not sync it */
 	/* an end that must still be written: its descriptor closed, or it went stale */
 	enum outcome want;
 	enum reason want_reason;
@@ -107,12 +115,13 @@ struct queue {
 	int64_t held_by_tier[TIERS_MAX];
 
 	bool joined, leaving;
+	enum owner_kind kind;
 	struct node node; /* the beat's thread; others read its owner, under lock */
 	struct node_line self; /* what the last beat said */
 	uint64_t seq;
 	int64_t last_beat;   /* boot ms of the last good beat */
 	bool must_beat;	     /* no claims before the next good beat */
-	bool beat_failing;   /* the last one did, and that was said */
+	bool beat_failing;   /* the last one did */
 	bool beat_troubled;  /* since the last watch round */
 
 	pthread_mutex_t watch_lock; /* guards watch */
@@ -120,6 +129,7 @@ struct queue {
 	pthread_mutex_t refresh_lock; /* one refresh at a time */
 	int refresh_batch, refresh_bay; /* where the next few bays begin */
 	int64_t refresh_done; /* and the next one of those that are all done */
+	int digests_due;      /* bays that a digest should be written for */
 	int64_t full_pass;  /* boot ms at which the last complete pass began */
 	struct now now;	    /* as the last caller gave it, for events */
 
@@ -167,6 +177,9 @@ lease_drop(struct queue *q, struct lease *l);
 /* Count it among the claims of this daemon, or no longer. */
 void
 lease_hold(struct queue *q, struct lease *l);
+/* An end of ours is on its way from now on. */
+void
+lease_ending(struct lease *l, struct now now);
 /* Ours no more: ended so, or lost (0); kept for repeats until steal_after has passed. */
 void
 lease_over(struct queue *q, struct lease *l, enum outcome outcome);
@@ -175,6 +188,12 @@ lease_fn(struct queue *q, struct lease *l, void *arg);
 /* Visit every lease; fn may drop the one it is given. */
 void
 lease_each(struct queue *q, lease_fn *fn, void *arg);
+
+/* ---- make.c ---- */
+
+/* Read and parse raser.ini of the run that path is the name of. */
+int
+conf_read(struct disk *disk, const char *path, struct conf *conf, struct err *err);
 
 /* ---- queue.c [under lock] ---- */
 
@@ -188,9 +207,23 @@ bool
 place_of(struct queue *q, int64_t serial, struct place *p);
 void
 place_bay(const struct place *p, char out[DISK_PATH]);
+/* Done, failed or cancelled. */
+static inline bool
+is_over(enum task_state state)
+{
+	return state == TASK_DONE || state == TASK_FAILED || state == TASK_CANCELLED;
+}
+static inline enum outcome
+outcome_of(enum task_state over)
+{
+	return over == TASK_DONE ? END_DONE : over == TASK_FAILED ? END_FAILED : END_CANCELLED;
+}
 /* Store a task's new state, and keep bays, counters and waiters right. */
 void
 task_store(struct queue *q, const struct task *t);
+/* Close the files of batches; they are opened again when they are needed. Not under lock. */
+void
+batches_close(struct queue *q);
 /* Tell waiters when what they could be told has changed. */
 void
 queue_notify(struct queue *q);
@@ -229,7 +262,7 @@ int
 settle(struct queue *q, int64_t serial, unsigned attempt, enum outcome outcome,
        enum reason reason, const char *note, struct now now);
 /* End somebody's claim: of a dead owner, a stray of our own, or by an admin's hand. 1: ended
- * by us, 0: another end stands (and is applied), or an errno. Not under lock. */
+ * by us, 0: another end stands (and is applied), or an errno (it may stand, and not be synced). Not under lock. */
 int
 end_foreign(struct queue *q, int64_t serial, unsigned attempt, enum outcome outcome,
 	    enum reason reason, struct now now);
@@ -249,16 +282,88 @@ task_progress(const struct task *t);
 /* Take over what a fold says, unless more is known already. [under lock] */
 bool
 apply_fold(struct queue *q, int64_t serial, unsigned link, bool is_end, const struct fold *f);
+/* The tasks of a bay in their order, and the highest links seen of each. */
+struct row {
+	struct task task;
+	unsigned claim, end; /* highest attempt with such a link */
+	bool sealed;	     /* end is what a seal says */
+};
+struct bay_rows {
+	struct row *rows;
+	int n;
+};
+/* Take over of many tasks that they were over (folds[i] for rows[i]; attempt 0: nothing is said), as
+ * apply_fold() does. How many changed. Not under lock. */
+int64_t
+apply_over(struct queue *q, const struct bay_rows *rows, const struct fold *folds);
 /* Pending tasks that a claim of ours lost to: apply the text that stands there. [under lock] */
 void
 apply_found(struct queue *q, int64_t serial, unsigned attempt, const char *text);
-/* List a bay and take over what is there. Returns how many tasks changed, or an errno. */
-int64_t
-bay_merge(struct queue *q, struct batch_entry *entry, int bay, struct now now);
+/* Forget a claim of another daemon that is over. [under lock] */
+void
+drop_foreign(struct queue *q, int64_t serial, unsigned attempt);
 /* Open and load batches that are new, strictly in their order: which of two tasks of one id
  * counts is decided by it. Returns how many; q->missing tells what stands in the way. */
 int
 load_batches(struct queue *q, struct now now, struct err *err);
+
+/* ---- duty.c ---- */
+
+/*
+ * The run is where its path leads: 0, or -EIO. Whoever would conclude from absence asks first: what
+ * is unmounted, moved or deleted as a whole tells nothing of a task. Not under lock.
+ */
+int
+run_check(struct queue *q);
+/* ---- bay.c, not under lock ---- */
+
+/* 0, and rows that the caller frees; or -ENOMEM. */
+int
+bay_rows(struct queue *q, const struct place *p, struct bay_rows *rows);
+/* Read a bay, by its digest at first and by listing it, and take over what is there. Returns how
+ * many tasks changed, or an errno. */
+int64_t
+bay_merge(struct queue *q, struct batch_entry *entry, int bay, struct now now);
+/* chain_fold(), with what a seal says of the task. */
+int
+fold_task(struct queue *q, const char *bay, const struct task *t, unsigned link, bool is_end,
+	  struct fold *f);
+
+/* ---- digest.c, not under lock ---- */
+
+struct pack;
+
+/* What is known of a bay as a digest; -EAGAIN when not all of its tasks are over. pack_free() it. */
+int
+digest_text(struct queue *q, const struct place *p, struct pack *pack);
+/* Write the digests that are due. */
+void
+digests_write(struct queue *q);
+/* Take over what a digest says. How many tasks changed; -ENOENT, -EBADMSG or another errno: there
+ * is none that could be read, and the bay must be listed. */
+int64_t
+digest_read(struct queue *q, const struct place *p);
+
+/* ---- seal.c; more in seal.h ---- */
+
+void
+rows_sort(struct bay_rows *rows);
+/* What a seal says of a task, as far as seals have been read; false when nothing. [under lock] */
+bool
+sealed_find(struct queue *q, int64_t serial, struct sealed *s);
+/*
+ * A create that we have won may be of a name that was removed: true when a seal says that the
+ * attempt is over, and then nothing was won. Looks only when our last good beat is so long ago
+ * that somebody may have sealed since. Not under lock.
+ */
+bool
+seal_overrules(struct queue *q, const struct place *p, int64_t serial, unsigned attempt);
+
+/* ---- sealer.c ---- */
+
+/* Wait while somebody seals the run. 0 or an errno. Our beat must be there already. */
+int
+sealer_wait(struct queue *q, struct err *err);
 
 /* ---- duty.c [under lock] ---- */
 

@@ -10,7 +10,17 @@
 #include <errno.h>
 #include <string.h>
 
-enum { AT_ONCE_MS = 2000, CANCEL_TRIES = 32, SYNCS = 4, TRY_AGAIN_MS = 1000 };
+enum {
+	AT_ONCE_MS = 2000, CANCEL_TRIES = 32, SYNCS = 4, TRY_AGAIN_MS = 1000, RETAKE_MS = 1000,
+	PATIENCE_MS = 5000,
+};
+
+/* What the storage says is told; but a name that is missing there says nothing of an attempt. */
+static int
+of_storage(int rc)
+{
+	return rc == -ENOENT || rc == -ENOTDIR ? -EIO : rc;
+}
 
 /* ---- durability ---- */
 
@@ -44,6 +54,7 @@ bay_sync(struct queue *q, const struct place *p)
 			rc = disk_sync(&q->disk, "chain");
 		pthread_mutex_lock(&q->sync_lock);
 		bay->syncing--;
+		bay->owed = rc != 0;
 		if (!rc) {
 			if (mine > bay->sync_finished)
 				bay->sync_finished = mine;
@@ -52,7 +63,24 @@ bay_sync(struct queue *q, const struct place *p)
 		pthread_cond_broadcast(&q->synced);
 	}
 	pthread_mutex_unlock(&q->sync_lock);
-	return rc;
+	return of_storage(rc);
+}
+
+/* What stands already is success only when it is durable: a sync that failed is made up for. */
+static int
+sync_owed(struct queue *q, int64_t serial)
+{
+	struct place p;
+
+	pthread_mutex_lock(&q->lock);
+	bool there = place_of(q, serial, &p);
+	pthread_mutex_unlock(&q->lock);
+	if (!there)
+		return 0;
+	pthread_mutex_lock(&q->sync_lock);
+	bool owed = p.entry->bays[p.bay].owed;
+	pthread_mutex_unlock(&q->sync_lock);
+	return owed ? bay_sync(q, &p) : 0;
 }
 
 /* ---- counting ---- */
@@ -129,6 +157,9 @@ record_end(struct queue *q, struct task *t, unsigned attempt, const struct end *
 	bool died = e->reason == WHY_CRASH || e->reason == WHY_OOM || e->reason == WHY_EXIT;
 	if (e->reason == WHY_NOT_ITS_FAULT)
 		wait_add(q, t, q->conf.retry_delay_ms, true, now);
+	else if (e->reason == WHY_RESTART)
+		/* its agent lives, it may be, and takes it up again by its name */
+		wait_add(q, t, RETAKE_MS, false, now);
 	else if (died && !strcmp(e->owner, q->node.owner) && others_may_take(q, t->counts.level))
 		/* the next attempt had better be made elsewhere, for a while */
 		wait_add(q, t, q->conf.steal_after_ms, false, now);
@@ -229,17 +260,25 @@ settle(struct queue *q, int64_t serial, unsigned attempt, enum outcome outcome,
 	link_path(claim, bay, t.name, attempt, LINK_CLAIM);
 	link_path(path, bay, t.name, attempt, LINK_END);
 	/* a claim is not synced, and anybody may delete it: then it can be another's by now */
-	int rc = chain_read(&q->disk, claim, found);
-	if (!MUTANT(CLAIM_READ_BACK) &&
-	    (rc == -ENOENT || (!rc && strcmp(found, claim_text) != 0))) {
+	int rc = chain_read_patiently(&q->disk, claim, found);
+	bool vanished = !MUTANT(CLAIM_READ_BACK) &&
+			(rc == -ENOENT || (!rc && strcmp(found, claim_text) != 0));
+	if (vanished && !run_check(q)) {
 		claim_vanished(q, &p, serial, attempt, now);
 		pthread_mutex_lock(&q->lock);
 		pthread_cond_broadcast(&q->settled);
 		pthread_mutex_unlock(&q->lock);
 		return -ESTALE;
 	}
-	if (!rc)
-		rc = chain_cas(&q->disk, path, text, found);
+	rc = vanished ? -EIO : rc ? of_storage(rc) : of_storage(chain_cas(&q->disk, path, text, found));
+	if (rc == 1 && seal_overrules(q, &p, serial, attempt)) {
+		/* that end was removed because it had been read: this one tells nothing */
+		claim_vanished(q, &p, serial, attempt, now);
+		pthread_mutex_lock(&q->lock);
+		pthread_cond_broadcast(&q->settled);
+		pthread_mutex_unlock(&q->lock);
+		return -ESTALE;
+	}
 	bool won = rc == 1;
 	int synced = 0;
 	if (won) {
@@ -257,7 +296,6 @@ settle(struct queue *q, int64_t serial, unsigned attempt, enum outcome outcome,
 		if (l) {
 			lease_over(q, l, outcome);
 			l->text[0] = '\0';
-			l->unsynced = synced != 0;
 		}
 		if (!index_get(q->index, serial, &t) && t.state == TASK_CLAIMED &&
 		    t.attempt == attempt)
@@ -310,12 +348,16 @@ end_own(struct queue *q, int64_t serial, unsigned attempt, enum outcome outcome,
 	enum reason reason, const char *note, struct now now)
 {
 	struct task t;
-	struct place p;
-	bool unsynced = false;
 	int rc = 0;
 
 	pthread_mutex_lock(&q->lock);
-	struct lease *l = quiet_lease(q, serial, attempt);
+	struct lease *l = lease_find(q, serial, attempt);
+	if (l && l->phase == PHASE_ENDING && now.boot_ms - l->ending_boot >= PATIENCE_MS) {
+		/* asked again, and the one before still waits: another thread would only wait too */
+		pthread_mutex_unlock(&q->lock);
+		return -EIO;
+	}
+	l = quiet_lease(q, serial, attempt);
 	if (!l) {
 		bool never = index_get(q->index, serial, &t) || attempt > t.attempt ||
 			     (attempt == t.attempt && t.state == TASK_PENDING);
@@ -325,24 +367,12 @@ end_own(struct queue *q, int64_t serial, unsigned attempt, enum outcome outcome,
 	} else if (l->phase == PHASE_OVER) {
 		/* the same again is success: replies get lost, and mv asks twice */
 		rc = l->outcome == outcome ? 1 : -ESTALE;
-		unsynced = rc == 1 && l->unsynced && place_of(q, serial, &p);
 	} else {
-		l->phase = PHASE_ENDING;
+		lease_ending(l, now);
 	}
 	pthread_mutex_unlock(&q->lock);
-	if (unsynced) {
-		rc = bay_sync(q, &p);
-		if (rc)
-			return rc;
-		pthread_mutex_lock(&q->lock);
-		l = lease_find(q, serial, attempt);
-		if (l)
-			l->unsynced = false;
-		pthread_mutex_unlock(&q->lock);
-		return 0;
-	}
 	if (rc)
-		return rc == 1 ? 0 : rc;
+		return rc == 1 ? sync_owed(q, serial) : rc;
 	return settle(q, serial, attempt, outcome, reason, note, now);
 }
 
@@ -378,7 +408,7 @@ queue_closed(struct queue *q, int64_t serial, unsigned attempt, bool bound, stru
 	if (held) {
 		l->want = outcome; /* queue_tick() goes on when the storage refuses now */
 		l->want_reason = reason;
-		l->phase = PHASE_ENDING;
+		lease_ending(l, now);
 	}
 	pthread_mutex_unlock(&q->lock);
 	if (held)
@@ -409,7 +439,7 @@ end_foreign(struct queue *q, int64_t serial, unsigned attempt, enum outcome outc
 		return 0;
 	}
 	if (l->phase == PHASE_HELD) {
-		l->phase = PHASE_ENDING;
+		lease_ending(l, now);
 		pthread_mutex_unlock(&q->lock);
 		int own = settle(q, serial, attempt, outcome, reason, NULL, now);
 		return own ? own == -ESTALE ? 0 : own : 1;
@@ -423,8 +453,11 @@ end_foreign(struct queue *q, int64_t serial, unsigned attempt, enum outcome outc
 
 	place_bay(&p, bay);
 	link_path(path, bay, t.name, attempt, LINK_END);
+	int synced = 0;
 	/* what is ended must have been read, and the counters below it */
-	int rc = chain_fold(&q->disk, bay, t.name, attempt, false, t.base, &f);
+	int rc = fold_task(q, bay, &t, attempt, false, &f);
+	if (rc == -ENOENT && run_check(q))
+		rc = -EIO;
 	/* a verdict is on an owner: a claim that was deleted and made again is another's */
 	bool other = !rc && was == PHASE_FOREIGN && reason == WHY_DEAD_OWNER &&
 		     strcmp(f.claim.owner, judged) != 0;
@@ -432,13 +465,11 @@ end_foreign(struct queue *q, int64_t serial, unsigned attempt, enum outcome outc
 		e.outcome = count_end(&q->conf, max_failures(q, &t), outcome, &f.counts,
 				      &e.counts);
 		end_format(&e, text);
-		rc = chain_cas(&q->disk, path, text, found);
-		if (rc == 1) {
-			int synced = bay_sync(q, &p);
-
-			if (synced)
-				log_warnx("%s cannot be synced: %s", bay, strerror(-synced));
-		}
+		rc = of_storage(chain_cas(&q->disk, path, text, found));
+		if (rc == 1 && seal_overrules(q, &p, serial, attempt))
+			rc = -ENOENT;
+		if (rc == 1)
+			synced = bay_sync(q, &p);
 	} else if (!rc || rc == -ENOENT) {
 		rc = -ENOENT; /* deleted, another's, or an admin's link: the listing tells */
 	}
@@ -473,7 +504,7 @@ end_foreign(struct queue *q, int64_t serial, unsigned attempt, enum outcome outc
 		bay_merge(q, p.entry, p.bay, now);
 		rc = 0;
 	}
-	return rc;
+	return synced ? synced : rc;
 }
 
 void
@@ -524,7 +555,7 @@ restore_end(struct queue *q, int64_t serial, unsigned attempt, struct now now)
 }
 
 static int
-revoke(struct queue *q, int64_t serial, unsigned attempt, struct now now)
+revoke_claim(struct queue *q, int64_t serial, unsigned attempt, struct now now)
 {
 	struct task t;
 
@@ -537,9 +568,12 @@ revoke(struct queue *q, int64_t serial, unsigned attempt, struct now now)
 			     -ENOENT;
 	if (!rc && l->phase == PHASE_OVER && !l->text[0])
 		rc = -ESTALE;
+	/* asked again, since it could not be synced */
+	bool stands = rc == -ESTALE && t.state == TASK_PENDING && t.attempt == attempt + 1 &&
+		      t.reason == WHY_REVOKED;
 	pthread_mutex_unlock(&q->lock);
 	if (rc)
-		return rc;
+		return stands ? sync_owed(q, serial) : rc;
 	rc = end_foreign(q, serial, attempt, END_FREED, WHY_REVOKED, now);
 	if (rc)
 		return rc < 0 ? rc : 0;
@@ -550,7 +584,7 @@ revoke(struct queue *q, int64_t serial, unsigned attempt, struct now now)
 int
 queue_revoke(struct queue *q, int64_t serial, unsigned attempt, struct now now)
 {
-	return hand_told(q, "revoke", serial, attempt, revoke(q, serial, attempt, now));
+	return hand_told(q, "revoke", serial, attempt, revoke_claim(q, serial, attempt, now));
 }
 
 /* ---- cancelling and reopening ---- */
@@ -586,18 +620,23 @@ verb_link(struct queue *q, const struct task *t, unsigned attempt, enum claim_ve
 	claim_format(&c, text);
 	place_bay(&p, bay);
 	int rc = claim_cas(q, bay, t->name, attempt, text, found);
+	bool sealed = rc == 1 && seal_overrules(q, &p, t->serial, attempt);
 	int synced = rc == 1 ? bay_sync(q, &p) : 0;
 
 	pthread_mutex_lock(&q->lock);
 	lease_drop(q, lease_find(q, t->serial, attempt));
 	p.entry->bays[p.bay].exists |= rc >= 0;
-	if (rc >= 0)
+	if (rc >= 0 && !sealed)
 		apply_found(q, t->serial, attempt, found);
-	if (rc == 1)
+	if (rc == 1 && !sealed)
 		queue_event(q, "%s@%u %s by hand", t->name, attempt,
 			    verb == CLAIM_CANCELLED ? "cancelled" : "reopened");
 	pthread_cond_broadcast(&q->settled);
 	pthread_mutex_unlock(&q->lock);
+	if (sealed) {
+		bay_merge(q, p.entry, p.bay, now);
+		return 0;
+	}
 	return synced ? synced : rc;
 }
 
@@ -624,7 +663,7 @@ cancel(struct queue *q, int64_t serial, unsigned attempt, struct now now)
 			rc = (int)queue_refresh(q, now, 0, 0);
 			break;
 		case TASK_CANCELLED:
-			return 0;
+			return sync_owed(q, serial);
 		default:
 			return -EPERM; /* done or failed: final */
 		}
@@ -652,7 +691,7 @@ reopen(struct queue *q, int64_t serial, unsigned attempt, struct now now)
 	if (attempt && attempt != t.attempt && t.state != TASK_PENDING)
 		return -ESTALE;
 	if (t.state == TASK_PENDING)
-		return 0; /* somebody reopened it already */
+		return sync_owed(q, serial); /* somebody reopened it already */
 	if (t.state != TASK_FAILED && t.state != TASK_CANCELLED)
 		return -EPERM;
 	rc = verb_link(q, &t, t.attempt + 1, CLAIM_REOPENED, now);

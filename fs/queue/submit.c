@@ -197,6 +197,8 @@ publish(struct submission *s, int number, const char *submitter, struct now now,
 	snprintf(file, sizeof(file), "batches/%s", text);
 	snprintf(path, sizeof(path), "batches/%d", number);
 	rc = chain_cas(&q->disk, path, text, found);
+	if (rc == -ENOENT) /* batches/ itself, and no task, is what is missing */
+		rc = -EIO;
 	if (rc == 1) {
 		/* it stands: from here on only success may be told */
 		while (disk_sync(&q->disk, "batches") && !atomic_load(&q->disk.stopping))

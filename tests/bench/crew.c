@@ -14,12 +14,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
-enum { PROCS_MAX = 256 };
+enum { PROCS_MAX = GANG_MAX };
 
 struct board {
 	double began;
@@ -96,9 +94,8 @@ crew_init(struct crew *c, int argc, char **argv, const struct crew_option *more)
 		err(1, "%s", c->dir);
 	free(real);
 
-	c->board = mmap(NULL, sizeof *c->board + (size_t)c->tasks + 1, PROT_READ | PROT_WRITE,
-			MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	if (c->board == MAP_FAILED)
+	c->board = gang_memory(sizeof *c->board + (size_t)c->tasks + 1);
+	if (!c->board)
 		err(1, "shared memory");
 	atomic_init(&c->board->next, 1);
 }
@@ -114,49 +111,47 @@ settle(const char *dir)
 	close(fd);
 }
 
+struct job {
+	struct crew *crew;
+	void (*work)(struct crew *, void *);
+	void *arg;
+};
+
+static int
+run_job(struct gang *g, int rank, void *arg)
+{
+	struct job *j = arg;
+
+	j->crew->gang = g;
+	j->crew->rank = rank;
+	j->work(j->crew, j->arg);
+	return 0;
+}
+
+static void
+begin(void *arg)
+{
+	((struct job *)arg)->crew->board->began = crew_now();
+}
+
 int
 crew_run(struct crew *c, void (*work)(struct crew *, void *), void *arg)
 {
-	pid_t pid[PROCS_MAX];
-	int failed = 0, status;
-	char none;
+	struct job j = { c, work, arg };
 
 	settle(c->dir);
-	if (pipe2(c->ready, O_CLOEXEC) || pipe2(c->gate, O_CLOEXEC))
-		err(1, "pipe");
-	for (c->rank = 0; c->rank < c->procs; c->rank++) {
-		pid[c->rank] = fork();
-		if (pid[c->rank] < 0)
-			err(1, "fork");
-		if (pid[c->rank] == 0) {
-			close(c->ready[0]);
-			close(c->gate[1]);
-			work(c, arg);
-			_exit(0);
-		}
+	int failed = gang_run(c->procs, run_job, begin, &j, NULL);
+	if (failed < 0) {
+		errno = -failed;
+		err(1, "workers");
 	}
-	close(c->ready[1]);
-	close(c->gate[0]);
-	if (read(c->ready[0], &none, 1))
-		err(1, "ready");
-	c->board->began = crew_now();
-	close(c->gate[1]);
-	for (int i = 0; i < c->procs; i++)
-		if (waitpid(pid[i], &status, 0) < 0 || status)
-			failed++;
-	close(c->ready[0]);
 	return failed;
 }
 
 void
 crew_start(struct crew *c)
 {
-	char none;
-
-	close(c->ready[1]);
-	if (read(c->gate[0], &none, 1))
-		err(1, "gate");
-	close(c->gate[0]);
+	gang_start(c->gang);
 }
 
 void

@@ -7,6 +7,8 @@
 #ifndef BENCH_CREW_H
 #define BENCH_CREW_H
 
+#include "gang.h"
+
 #include <stdbool.h>
 
 struct crew {
@@ -15,8 +17,7 @@ struct crew {
 	long tasks;
 	double seconds;
 	int rank;       /* in a worker: 0 to procs - 1 */
-	int ready[2];   /* pipe: end of file once every worker is set up */
-	int gate[2];    /* pipe: end of file lets the workers go */
+	struct gang *gang; /* in a worker */
 	struct board *board; /* shared by all processes */
 };
 

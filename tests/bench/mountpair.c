@@ -1,9 +1,11 @@
 /* mountpair.c - the same clients as emptyfs's, against a real raserfs on a real run directory.
  *
  *   mountpair --dir D --raserfs PATH --raser PATH [--procs P] [--tasks N] [--seconds T]
+ *   mountpair --dir D --mnt MNT [--procs P] [--tasks N] [--seconds T]
  *
  * Sets up a run, submits N tasks of 200 bytes, mounts it with one daemon and lets the clients take
  * and end tasks of tier `high`, which sees all of them. The daemon leaves on SIGTERM.
+ * With --mnt the mount is there already, and its tasks are t000001 to tN.
  */
 #include <config.h>
 
@@ -42,13 +44,19 @@ write_tasks(const char *file, long tasks)
 int
 main(int argc, char **argv)
 {
-	const char *raserfs = NULL, *raser = NULL;
+	const char *raserfs = NULL, *raser = NULL, *given = NULL;
 	const struct crew_option more[] = {
-		{ "raserfs", &raserfs }, { "raser", &raser }, { NULL, NULL },
+		{ "raserfs", &raserfs }, { "raser", &raser }, { "mnt", &given }, { NULL, NULL },
 	};
 	struct crew c;
 
 	crew_init(&c, argc, argv, more);
+	if (given) {
+		if (crew_run(&c, pair_client, (void *)given))
+			return 1;
+		crew_report(&c);
+		return 0;
+	}
 	if (!raserfs || !raser)
 		errx(1, "--raserfs and --raser are needed");
 	char *run = path_in(c.dir, "run"), *mnt = path_in(c.dir, "mnt");

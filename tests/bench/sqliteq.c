@@ -1,10 +1,11 @@
 /* sqliteq.c - the queue as one SQLite file that all processes open.
  *
- *   sqliteq --dir D [--procs P] [--tasks N] [--seconds T] [--wal 0|1]
+ *   sqliteq --dir D [--procs P] [--tasks N] [--seconds T] [--wal 0|1] [--file F [--fill 1]]
  *
  * claim = BEGIN IMMEDIATE, SELECT the first pending task, UPDATE it, COMMIT; end = UPDATE, which
  * commits. synchronous=FULL, and journal_mode=TRUNCATE: the quickest that is durable and legal for
  * a file shared by hosts. --wal 1: journal_mode=WAL, which needs memory shared by all: one host.
+ * --file: this queue, which other hosts work on as well; --fill 1 only makes it, with N tasks.
  */
 #include <config.h>
 
@@ -120,8 +121,10 @@ work(struct crew *c, void *arg)
 int
 main(int argc, char **argv)
 {
-	const char *wal = "0";
-	const struct crew_option more[] = { { "wal", &wal }, { NULL, NULL } };
+	const char *wal = "0", *file = NULL, *only_fill = "0";
+	const struct crew_option more[] = {
+		{ "wal", &wal }, { "file", &file }, { "fill", &only_fill }, { NULL, NULL },
+	};
 	struct crew c;
 	struct place place;
 
@@ -129,13 +132,16 @@ main(int argc, char **argv)
 	place.pragmas = strcmp(wal, "0")
 		? "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL"
 		: "PRAGMA journal_mode = TRUNCATE; PRAGMA synchronous = FULL";
-	if (asprintf(&place.file, "%s/queue.db", c.dir) < 0)
+	if (asprintf(&place.file, "%s%s", file ? file : c.dir, file ? "" : "/queue.db") < 0)
 		err(1, "%s", c.dir);
-	fill(&place, c.tasks);
-	int failed = crew_run(&c, work, &place);
+	bool filling = strcmp(only_fill, "0") != 0;
+	if (!file || filling)
+		fill(&place, c.tasks);
+	int failed = filling ? 0 : crew_run(&c, work, &place);
 	free(place.file);
 	if (failed)
 		return 1;
-	crew_report(&c);
+	if (!filling)
+		crew_report(&c);
 	return 0;
 }

@@ -225,6 +225,29 @@ is "$(state r1) $(state r2)" "pending 0 0 pending 0 0" "counting nothing"
 ok "and its beat is gone" wait_until 2 has_count "$RUN/nodes" 1
 unmount a
 
+# ---- one dies, and its parent does not ask for its status ----
+
+new_run steal_after=180 || exit
+M=$scratch/z
+mkdir "$M"
+bash -c '"$0" -f "$1" "$2" & exec sleep 1000' "$top/raserfs" "$RUN" "$M" 2>>"$scratch/z.log" &
+parent=$!
+extra_pids+=("$parent")
+disown
+wait_until 10 test -s "$M/README"
+one zombie
+take h "$M/queue/low/zombie@1"
+pid=$(background_pid)
+adopt "$pid"
+kill -KILL "$pid"
+is_zombie() { [ "$(stat_field "$1" 3)" = Z ]; }
+ok "a daemon becomes a zombie" wait_until 5 is_zombie "$pid"
+mount_run y || exit
+ok "which is as dead as any" wait_until 2 exists "$M/queue/low/zombie@2"
+end_holder h
+kill -KILL "$parent"
+unmount y
+
 # ---- links that somebody deletes ----
 
 new_run steal_after=2 max_failures=0 || exit

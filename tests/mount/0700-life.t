@@ -332,7 +332,7 @@ else
 		skip 4 "no user namespaces"
 	fi
 	if [ -u "$(command -v fusermount3)" ]; then
-		as_other "$S/bin/raserfs" -o log="$S/theirs/log" "$theirs" "$S/mnt" 2>"$S/fum.err" </dev/null
+		as_other "$S/bin/raserfs" -o nosupervise,log="$S/theirs/log" "$theirs" "$S/mnt" 2>"$S/fum.err" </dev/null
 		is $? 0 "fusermount3, as uid $other, in the background"
 		M=$S/mnt
 		pid=$(background_pid as_other) || diag "no background daemon"

@@ -14,13 +14,7 @@ keys=(steal_after=3 max_failures=0 max_losses=999 grace=1 low.memory=0 medium.me
 	low.failures=all agent.sandbox=none agent.checkpoint_every=0)
 mkdir "$scratch/history" "$scratch/small"
 
-# Whoever ends or dies is started again, as by any supervisor.
-# shellcheck disable=SC2016 # the supervisors' shells expand it
-supervised='mnt=$1 run=$2; trap "kill \$(jobs -p) 2>/dev/null; exit" TERM
-while :; do
-	"$top/raserfs" -f "$run" "$mnt" & wait $!
-	umount -l "$mnt" 2>/dev/null || fusermount3 -uzq "$mnt"
-done'
+# An agentd that ends otherwise than drained is started again, as by any supervisor; raserfs sees to itself.
 # shellcheck disable=SC2016
 working='trap "kill \$(jobs -p) 2>/dev/null; exit" TERM
 until "$top/raser-agentd" --quiet --tier "$1" "$2" -- "$3" & wait $!; do sleep 0.1; done'
@@ -60,11 +54,7 @@ tasks "$ntasks" t | "$raser" submit "$RUN" - >/dev/null
 printf '#!/bin/sh\nsleep 0.3\necho "$RASER_TASK_ID" >"$RASER_RESULTS/answer"\n' >"$scratch/agent"
 chmod +x "$scratch/agent"
 for m in a b; do
-	mkdir "$scratch/$m"
-	bash -c "$supervised" _ "$scratch/$m" "$RUN" 2>>"$scratch/$m.log" &
-	extra_pids+=("$!")
-	supervisors+=("$!")
-	ok "daemon $m is up" wait_until 10 eval 'is_mounted "$scratch/$m" && [ -s "$scratch/$m/README" ]'
+	ok "daemon $m is up" mount_run "$m" -o supervise
 	work low "$scratch/$m" "$scratch/agent"
 	work high "$scratch/$m" "$scratch/agent"
 done
@@ -130,7 +120,7 @@ is $? 1 "so does raser audit"
 like "$out" "I5: .*forger.* no history tells|links by daemons or tools without a history: 1" "which finds no writer"
 
 # nothing to break
-for pid in "${workers[@]}" "${supervisors[@]}"; do kill "$pid" 2>/dev/null; done
+for pid in "${workers[@]}"; do kill "$pid" 2>/dev/null; done
 mkdir "$scratch/idle"
 "$raser" init "$scratch/idle/run" >/dev/null
 like "$(timeout 60 "$raser" chaos "$scratch/idle/run" --for 1 2>&1; echo "status $?")" \

@@ -32,7 +32,7 @@ libmutable_a_CPPFLAGS = $(AM_CPPFLAGS) -DRASER_MUTANTS
 EXTRA_PROGRAMS = tests/sim/mutants
 tests_sim_mutants_SOURCES = $(sim_sources) tests/sim/mutants.c
 tests_sim_mutants_CPPFLAGS = $(AM_CPPFLAGS) -DRASER_MUTANTS
-tests_sim_mutants_LDADD = libaudit.a libmutable.a $(SQLITE_LIBS) $(INIH_LIBS) $(JANSSON_LIBS) -lm
+tests_sim_mutants_LDADD = libaudit.a libmutable.a $(SQLITE_LIBS) $(INIH_LIBS) $(JANSSON_LIBS) $(XXHASH_LIBS) -lm
 tests_sim_mutants_LDFLAGS = $(AM_LDFLAGS) $(sim_wraps)
 
 MUTANT_SEEDS = 1-400

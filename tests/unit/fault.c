@@ -3,8 +3,7 @@
  */
 #include <config.h>
 
-#include "clock.h"
-#include "queue.h"
+#include "faults.h"
 #include "tap.h"
 
 #include <errno.h>
@@ -13,133 +12,26 @@
 #include <string.h>
 
 static struct now now;
-static const struct disk_ops *real;
-static struct disk_ops faulty;
 
-/* The next `times` calls of a kind on a path that contains `part` answer `code`; a negative
- * times is for ever. done: the call is made all the same, as by a server whose reply was lost. */
-static struct fault {
-	const char *part;
-	int code, times;
-	bool done;
-} on_symlink, on_readlink, on_touch;
-
-static int64_t slept; /* by pauses, and by the test itself */
-
-static bool
-strikes(struct fault *f, const char *path)
-{
-	if (!f->part || !f->times || !strstr(path, f->part))
-		return false;
-	f->times--;
-	return true;
-}
-
-static int
-faulty_symlink(void *ctx, const char *text, const char *path)
-{
-	if (!strikes(&on_symlink, path))
-		return real->symlink(ctx, text, path);
-	if (on_symlink.done)
-		real->symlink(ctx, text, path);
-	return on_symlink.code;
-}
-
-static int
-faulty_readlink(void *ctx, const char *path, char *buf, size_t size)
-{
-	return strikes(&on_readlink, path) ? on_readlink.code :
-					     real->readlink(ctx, path, buf, size);
-}
-
-static int
-faulty_touch(void *ctx, const char *path, int64_t seconds)
-{
-	int rc = real->touch(ctx, path, seconds);
-
-	return !rc && strikes(&on_touch, path) ? on_touch.code : rc;
-}
-
+/* The next `times` calls of a kind on a path that contains `part` answer code; lost: but are made. */
 static void
-no_pause(void *ctx, int ms)
+strike(enum disk_call call, const char *part, int code, int times, bool lost)
 {
-	(void)ctx;
-	slept += ms;
-}
-
-static int64_t
-slept_now(void *ctx)
-{
-	return real->now(ctx) + slept;
-}
-
-/* Let time pass, for the queue as well. */
-static void
-pass(int64_t ms)
-{
-	slept += ms;
-	now = now_read();
-	now.boot_ms += slept;
-}
-
-static struct disk
-open_disk(const char *path)
-{
-	struct disk d;
-	struct err e = { 0 };
-
-	if (disk_open(&d, path, &e)) {
-		printf("Bail out! %s\n", e.text);
-		exit(1);
-	}
-	real = d.ops;
-	faulty = *real;
-	faulty.symlink = faulty_symlink;
-	faulty.readlink = faulty_readlink;
-	faulty.touch = faulty_touch;
-	faulty.pause = no_pause;
-	faulty.now = slept_now;
-	d.ops = &faulty;
-	return d;
+	faults[0] = (struct fault){ .calls = 1 << call, .part = part, .code = code, .times = times,
+				    .done = lost };
 }
 
 static struct queue *
 join(const char *path)
 {
-	const struct queue_options o = { .join = true };
 	struct err e = { 0 };
-	struct queue *q = queue_open_disk(open_disk(path), path, &o, now, &e);
+	struct queue *q = faults_queue(path, true, &e);
 
 	if (!q) {
 		printf("Bail out! %s\n", e.text);
 		exit(1);
 	}
 	return q;
-}
-
-/* Submit one text; 0 or the errno. */
-static int
-submit(struct queue *q, const char *text, struct err *e)
-{
-	struct submission *s = submission_new(q, NULL, e);
-	int rc = s ? submission_feed(s, text, strlen(text), e) : -ENOMEM;
-
-	if (!rc)
-		rc = submission_finish(s, "test", now, e);
-	submission_free(s);
-	return rc;
-}
-
-static void
-new_run(char path[300], const char *name)
-{
-	struct err e = { 0 };
-
-	snprintf(path, 300, "%s/%s", scratch_dir(), name);
-	if (queue_init(path, "", &e)) {
-		printf("Bail out! %s\n", e.text);
-		exit(1);
-	}
 }
 
 static void
@@ -154,16 +46,17 @@ batches(void)
 	ok(!submit(q, "{\"id\":\"x\"}\n", &e) && !submit(q, "{\"id\":\"y\"}\n", &e), "two batches");
 	queue_close(q, now);
 
-	on_readlink = (struct fault){ .part = "batches/1", .code = -EIO, .times = -1 };
+	strike(DISK_READLINK, "batches/1", -EIO, -1, false);
 	q = join(path);
 	ok(queue_find(q, "y", &t) == -ENOENT,
 	   "while the first cannot be read the second waits: their order decides");
-	now.boot_ms += 10;
+	faults_pass(10);
+	now = faults_now();
 	queue_refresh(q, now, 0, 0);
 	ok(!queue_drained(q, 2, now.boot_ms), "and nothing is called drained");
 	ok(submit(q, "{\"id\":\"x\",\"other\":1}\n", &e) == -EIO,
 	   "nor is anything published that cannot be compared: %s", e.text);
-	on_readlink.times = 0;
+	faults_clear();
 	ok(submit(q, "{\"id\":\"x\",\"other\":1}\n", &e) == -EEXIST, "later it is compared");
 	ok(!queue_find(q, "x", &t) && t.serial == 1 && !queue_find(q, "y", &t) && t.serial == 2,
 	   "and both are there, in order");
@@ -181,13 +74,13 @@ unknown_creates(void)
 	new_run(path, "creates");
 	struct queue *q = join(path);
 	submit(q, "{\"id\":\"a\"}\n{\"id\":\"b\"}\n{\"id\":\"c\"}\n", &e);
-	on_symlink = (struct fault){ .part = "a@1.claim", .code = -EEXIST, .times = 1, .done = true };
+	strike(DISK_SYMLINK, "a@1.claim", -EEXIST, 1, true);
 	ok(!queue_claim(q, 1, 1, 0, &by, now, &g), "EEXIST for our own success is success");
-	on_symlink = (struct fault){ .part = "a@1.end", .code = -EIO, .times = 3, .done = true };
+	strike(DISK_SYMLINK, "a@1.end", -EIO, 3, true);
 	ok(!queue_end(q, 1, 1, END_DONE, WHY_NONE, NULL, now), "a reply that was lost is read back");
-	on_symlink = (struct fault){ .part = "b@1.claim", .code = -EIO, .times = 2 };
+	strike(DISK_SYMLINK, "b@1.claim", -EIO, 2, false);
 	ok(!queue_claim(q, 2, 1, 0, &by, now, &g), "unknown: the same create again until it is known");
-	on_symlink = (struct fault){ .part = "b@1.end", .code = -ENOSPC, .times = 1 };
+	strike(DISK_SYMLINK, "b@1.end", -ENOSPC, 1, false);
 	ok(queue_end(q, 2, 1, END_DONE, WHY_NONE, NULL, now) == -ENOSPC &&
 		   queue_is_held(q, 2, 1),
 	   "a full disk is told, and the claim still held");
@@ -203,17 +96,25 @@ late_create(void)
 	char found[LINK_TEXT];
 
 	new_run(path, "late");
-	struct disk d = open_disk(path);
-	on_symlink = (struct fault){ .part = "x@1.claim", .code = -EIO, .times = 1 };
+	struct disk d = faults_disk(path);
+	strike(DISK_SYMLINK, "x@1.claim", -EIO, 1, false);
 	disk_mkdir(&d, "chain/b.0");
 	int rc = chain_cas(&d, "chain/b.0/x@1.claim", "n.a:1:1", found);
 	ok(rc == 1, "after an unknown outcome it is repeated until it is known");
-	on_symlink = (struct fault){ .part = "x@1.claim", .code = -ENOSPC, .times = 1 };
+	strike(DISK_SYMLINK, "x@1.claim", -ENOSPC, 1, false);
 	ok(chain_cas(&d, "chain/b.0/x@1.claim", "n.a:1:1", found) == 1,
 	   "ENOSPC for what stands already is success");
 	ok(chain_cas(&d, "chain/b.0/x@1.claim", "n.b:1:1", found) == 0 && !strcmp(found, "n.a:1:1"),
 	   "and another's text is a loss");
 	disk_close(&d);
+}
+
+/* Let time pass, for the queue as well. */
+static void
+pass(int64_t ms)
+{
+	faults_pass(ms);
+	now = faults_now();
 }
 
 /* A claim whose create took longer than steal_after is not stale when it is granted. */
@@ -229,7 +130,7 @@ slow_claim(void)
 	pass(0);
 	struct queue *q = join(path);
 	submit(q, "{\"id\":\"a\"}\n", &e);
-	on_symlink = (struct fault){ .part = "a@1.claim", .code = -EIO, .times = 150 };
+	strike(DISK_SYMLINK, "a@1.claim", -EIO, 250, false);
 	ok(!queue_claim(q, 1, 1, 0, &by, now, &g), "a create that takes minutes is granted at last");
 	pass(0);
 	queue_tick(q, now);
@@ -249,12 +150,13 @@ no_times(void)
 	new_run(path, "times");
 	pass(0);
 	struct queue *q = join(path);
-	struct disk d = open_disk(path);
+	struct disk d = faults_disk(path);
 	disk_create(&d, "nodes/other.aaaaaaaaaaaa", "x", 1);
 	queue_owner(q, owner);
 	snprintf(beat, sizeof(beat), "nodes/%s", owner);
 	disk_unlink(&d, beat);
-	on_touch = (struct fault){ .part = "nodes/", .code = -EIO, .times = -1 };
+	strike(DISK_TOUCH, "nodes/", -EIO, -1, false);
+	faults[0].skip = 1; /* the one that finds its beat gone */
 	for (int i = 0; i < 8; i++) {
 		pass(conf_beat_ms(queue_conf(q)));
 		queue_beat(q, now);
@@ -262,7 +164,7 @@ no_times(void)
 	}
 	ok(!disk_stat(&d, "nodes/other.aaaaaaaaaaaa", &st),
 	   "a daemon that cannot join again takes no silence for death");
-	on_touch.times = 0;
+	faults_clear();
 	for (int i = 0; i < 8; i++) {
 		pass(conf_beat_ms(queue_conf(q)));
 		queue_beat(q, now);
@@ -301,7 +203,7 @@ claim_below(void)
 	new_run(path, "below");
 	pass(0);
 	struct queue *q = join(path);
-	struct disk d = open_disk(path);
+	struct disk d = faults_disk(path);
 	submit(q, "{\"id\":\"a\"}\n", &e);
 	queue_claim(q, 1, 1, 0, &by, now, &g);
 	queue_end(q, 1, 1, END_FREED, WHY_RELEASED, NULL, now);
@@ -314,7 +216,7 @@ claim_below(void)
 		pass(30000);
 		queue_refresh(q, now, 0, 0);
 	}
-	struct queue *other = queue_open_disk(open_disk(path), path, &looks, now, &e);
+	struct queue *other = queue_open_disk(faults_disk(path), path, &looks, now, &e);
 	pass(1);
 	queue_refresh(other, now, 0, 0);
 	ok(!queue_find(other, "a", &t) && t.state == TASK_DONE,
@@ -328,7 +230,7 @@ int
 main(void)
 {
 	log_init("fault.t", LOG_NOTHING);
-	now = now_read();
+	now = faults_now();
 	batches();
 	unknown_creates();
 	late_create();

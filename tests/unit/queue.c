@@ -76,6 +76,19 @@ end(struct queue *q, const struct grant *g, enum outcome outcome, enum reason wh
 	return queue_end(q, g->serial, g->attempt, outcome, why, NULL, now);
 }
 
+/* Time passes, and the daemon beats. */
+static void
+live(struct queue *q, int64_t ms)
+{
+	int64_t beat = queue_conf(q)->steal_after_ms / 6;
+
+	for (int64_t step; ms > 0; ms -= step) {
+		step = ms < beat ? ms : beat;
+		pass(step);
+		queue_beat(q, now);
+	}
+}
+
 static void
 order(void)
 {
@@ -236,9 +249,14 @@ keeping(void)
 	   "a daemon that stood still looks at its chains before it answers");
 	ok(queue_look(q, now) == 0 && queue_touch(q, g.serial, g.attempt, now) == 0,
 	   "and then does");
-	pass(steal - 1);
+	pass(steal);
 	queue_tick(q, now);
-	ok(!queue_lease(q, g.serial, g.attempt, &l), "a claim lasts for steal_after");
+	ok(!queue_lease(q, g.serial, g.attempt, &l),
+	   "while the storage does not answer the beat, no agent is judged");
+	queue_beat(q, now);
+	live(q, steal - 1);
+	queue_tick(q, now);
+	ok(!queue_lease(q, g.serial, g.attempt, &l), "a claim lasts for steal_after from then on");
 	pass(1);
 	queue_tick(q, now);
 	ok(!queue_find(q, "t", &t) && t.state == TASK_PENDING && t.attempt == 2 &&

@@ -1,0 +1,36 @@
+/*
+ * runs.h - run directories for tests of the queue that need more than a few tasks.
+ * Everything bails out when it fails.
+ */
+#ifndef RASER_RUNS_H
+#define RASER_RUNS_H
+
+#include "queue.h"
+
+/* What the queue is told to be the time. */
+extern struct now now;
+extern const struct claimer run_agent;
+
+/* A new run directory of that name in scratch_dir() with n tasks t1, t2, ... */
+void
+run_new(char path[300], const char *name, int n, const char *prefix);
+/* Submit n more. */
+void
+run_submit(const char *path, int n, const char *prefix);
+struct queue *
+run_open(const char *path, bool join);
+/* Claim n tasks of the lowest tier and end them so. */
+void
+run_work(struct queue *q, int n, enum outcome outcome);
+
+/* The path of a file in the bay of the first batch. */
+const char *
+run_file(const char *path, int bay, const char *file, char out[400]);
+/* A file's content, allocated; NULL when there is none. */
+void
+run_load(const char *file, char **text, size_t *len);
+/* Write a file anew. */
+void
+run_store(const char *file, const char *text, size_t len);
+
+#endif

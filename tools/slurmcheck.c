@@ -1,0 +1,163 @@
+/*
+ * slurmcheck.c - what this cluster's Slurm does with jobs that are preempted, killed or requeued,
+ * as `scontrol show config` tells it to everybody.
+ */
+#include <config.h>
+
+#include "slurmcheck.h"
+
+#include "program.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { ASK_SECONDS = 15, CONFIG_TEXT = 65536 };
+
+/* The value behind "Key   = value" in a line of the text; false when there is none. */
+static bool
+value_of(const char *text, const char *key, char *value, size_t size)
+{
+	size_t len = strlen(key);
+
+	for (const char *p = text; p; p = strchr(p, '\n'), p = p ? p + 1 : NULL) {
+		p += strspn(p, " \t");
+		if (strncmp(p, key, len) != 0)
+			continue;
+		const char *v = p + len + strspn(p + len, " \t");
+		if (*v != '=')
+			continue;
+		v += 1 + strspn(v + 1, " \t");
+		snprintf(value, size, "%.*s", (int)strcspn(v, "\n"), v);
+		return true;
+	}
+	return false;
+}
+
+static void
+judge_ends(const char *text, int64_t grace_ms, struct findings *f)
+{
+	char value[128];
+
+	if (value_of(text, "KillWait", value, sizeof(value))) {
+		long wait = strtol(value, NULL, 10);
+		bool late = grace_ms >= 1000 * wait;
+		struct finding *one = finding_add(f, late ? FINDING_WARNING : FINDING_OK, "Slurm",
+						  NULL, "KillWait is %ld s, grace %lld s", wait,
+						  (long long)(grace_ms / 1000));
+		if (late)
+			finding_advise(one,
+				       "SIGKILL comes before the last checkpoint: set grace in "
+				       "raser.ini to less than %ld",
+				       wait);
+	}
+	if (value_of(text, "JobRequeue", value, sizeof(value))) {
+		bool on = strtol(value, NULL, 10) != 0;
+		struct finding *one = finding_add(f, on ? FINDING_OK : FINDING_NOTE, "Slurm", NULL,
+						  "JobRequeue is %d", on);
+		if (!on)
+			finding_advise(
+				one,
+				"jobs are requeued only when they ask for it: sbatch --requeue");
+	}
+	if (value_of(text, "RequeueExit", value, sizeof(value)) && strstr(value, "99"))
+		finding_add(f, FINDING_OK, "Slurm", NULL,
+			    "RequeueExit is %.100s: a job that ends with 99 comes back by itself",
+			    value);
+}
+
+static void
+judge_preemption(const char *text, struct findings *f)
+{
+	char type[64] = "";
+	char mode[128] = "";
+	char parameters[256] = "";
+
+	value_of(text, "PreemptType", type, sizeof(type));
+	value_of(text, "PreemptMode", mode, sizeof(mode));
+	value_of(text, "PreemptParameters", parameters, sizeof(parameters));
+	if (!*type || !strcmp(type, "preempt/none") || !strcmp(type, "(null)")) {
+		finding_add(f, FINDING_OK, "Slurm", NULL, "jobs are not preempted");
+		return;
+	}
+	if (strstr(mode, "REQUEUE"))
+		finding_add(f, FINDING_OK, "Slurm", NULL, "PreemptMode is %.100s", mode);
+	else
+		finding_add(f, FINDING_WARNING, "Slurm",
+			    "a preempted job does not come back by itself; its tasks go to the "
+			    "jobs that are left",
+			    "PreemptMode is %.100s", mode);
+	if (strstr(parameters, "send_user_signal"))
+		finding_add(f, FINDING_OK, "Slurm", NULL,
+			    "preemption is announced by the signal of sbatch --signal");
+	else
+		finding_add(f, FINDING_NOTE, "Slurm",
+			    "they hear of it with KillWait left; checkpoints between keep the loss "
+			    "small",
+			    "preemption is not announced to batch scripts");
+}
+
+void
+slurm_judge(const char *text, int64_t grace_ms, struct findings *f)
+{
+	char value[128] = "";
+
+	if (value_of(text, "SLURM_VERSION", value, sizeof(value)))
+		finding_add(f, FINDING_OK, "Slurm", NULL, "version %.100s", value);
+	judge_ends(text, grace_ms, f);
+	judge_preemption(text, f);
+	if (value_of(text, "ProctrackType", value, sizeof(value)) && !strstr(value, "cgroup"))
+		finding_add(f, FINDING_NOTE, "Slurm",
+			    "what leaves its job's process group may outlive the job; raser-agentd "
+			    "ends its agents itself",
+			    "ProctrackType is %.100s", value);
+	if (value_of(text, "MaxArraySize", value, sizeof(value)))
+		finding_add(f, FINDING_OK, "Slurm", NULL, "arrays may have %ld jobs at most",
+			    strtol(value, NULL, 10) - 1);
+}
+
+/* All that a command says; -1 when it cannot be asked, else its status as from waitpid(2). */
+static int
+ask(const char *command, char *text, size_t size)
+{
+	FILE *p = popen(command, "re"); /* NOLINT(cert-env33-c): literals only */
+
+	if (!p)
+		return -1;
+	size_t n = fread(text, 1, size - 1, p);
+	text[n] = '\0';
+	/* what does not fit is read as well, or the other end would die of it */
+	char rest[512];
+	while (fread(rest, 1, sizeof(rest), p) > 0)
+		;
+	return pclose(p);
+}
+
+void
+slurm_check(int64_t grace_ms, struct findings *f)
+{
+	static const char *const tools[] = { "sbatch", "squeue", "sinfo" };
+	static char text[CONFIG_TEXT];
+	char path[PATH_MAX];
+	char command[64];
+
+	if (program_find("scontrol", path)) {
+		finding_add(f, FINDING_NOTE, "Slurm", NULL, "no Slurm here");
+		return;
+	}
+	for (size_t i = 0; i < sizeof(tools) / sizeof(tools[0]); i++)
+		if (program_find(tools[i], path))
+			finding_add(f, FINDING_WARNING, "Slurm",
+				    "jobs cannot be submitted or seen from this node",
+				    "%s is not in PATH", tools[i]);
+	snprintf(command, sizeof(command), "timeout %d scontrol show config 2>&1", ASK_SECONDS);
+	if (ask(command, text, sizeof(text)) != 0) {
+		text[strcspn(text, "\n")] = '\0';
+		finding_add(f, FINDING_WARNING, "Slurm",
+			    "what Slurm would do with jobs is not known",
+			    "scontrol show config: %.120s", *text ? text : "no answer");
+		return;
+	}
+	slurm_judge(text, grace_ms, f);
+}
