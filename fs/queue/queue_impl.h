@@ -358,6 +358,11 @@ sealed_find(struct queue *q, int64_t serial, struct sealed *s);
  */
 bool
 seal_overrules(struct queue *q, const struct place *p, int64_t serial, unsigned attempt);
+/* But an end that was read into the seal just as we wrote it stands: whoever froze between its
+ * create and the answer is not told that it lost. Not under lock. */
+bool
+seal_has_end(struct queue *q, const struct place *p, const char *name, unsigned attempt,
+	     const char *text);
 
 /* ---- sealer.c ---- */
 
