@@ -20,6 +20,7 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 enum { FILES_WANTED = 65536, FAREWELL_MS = 1000 };
@@ -402,6 +403,11 @@ main(int argc, char **argv)
 			o.mountpoint = mnt;
 		}
 	}
+#ifdef SYS_close_range
+	/* what its starter has open, such as the lock of a script, is none of a daemon's */
+	if (!o.foreground && !o.debug && !is_dev_fd(o.mountpoint))
+		syscall(SYS_close_range, 3U, ~0U, 0U);
+#endif
 	if (o.log) {
 		log_fd = open(o.log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
 		if (log_fd < 0) {
