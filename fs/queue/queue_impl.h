@@ -61,6 +61,7 @@ struct lease {
 	bool delivered;
 	int64_t since_wall, touched_wall;
 	int64_t since_boot, touched_boot; /* foreign: first seen */
+	bool was_ours; /* foreign: made by another after ours was lost */
 	int64_t looked_boot; /* our chain was last read afresh */
 	int64_t ending_boot; /* PHASE_ENDING: since when */
 	uint64_t seq;	     /* of our claim */

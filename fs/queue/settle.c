@@ -380,7 +380,7 @@ end_own(struct queue *q, int64_t serial, unsigned attempt, enum outcome outcome,
 			     (attempt == t.attempt && t.state == TASK_PENDING);
 		rc = never ? -ENOENT : -ESTALE;
 	} else if (l->phase == PHASE_FOREIGN) {
-		rc = -EPERM;
+		rc = l->was_ours ? -ESTALE : -EPERM;
 	} else if (l->phase == PHASE_OVER) {
 		/* the same again is success: replies get lost, and mv asks twice */
 		rc = l->outcome == outcome ? 1 : -ESTALE;
