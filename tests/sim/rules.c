@@ -249,8 +249,9 @@ judge_end(const char *bay, const char *name, unsigned k, const char *text, int64
 	if (e.reason != WHY_DEAD_OWNER || !o || o->twice || world.manners.list_lag >= SECOND ||
 	    !strcmp(c.owner, e.owner))
 		return;
-	/* a claim that was lost and made again after the thief had read it cannot be told from it */
-	if (i->made_at < began && o->gone_at < 0 && o->made_at < i->made_at)
+	/* a claim that was lost and made again after the thief had read it, or while its client still
+	 * remembers the old one, cannot be told from that */
+	if (i->made_at + world.manners.cache < began && o->gone_at < 0 && o->made_at < i->made_at)
 		broken("unjust theft: %s@%u of %s is ended as lost by %s, but its beat has "
 		       "stood all "
 		       "the time",
