@@ -262,11 +262,13 @@ claim_cas(struct queue *q, const char *bay, const char *name, unsigned attempt, 
 int
 settle(struct queue *q, int64_t serial, unsigned attempt, enum outcome outcome,
        enum reason reason, const char *note, struct now now);
-/* End somebody's claim: of a dead owner, a stray of our own, or by an admin's hand. 1: ended
- * by us, 0: another end stands (and is applied), or an errno (it may stand, and not be synced). Not under lock. */
+/* End somebody's claim: of a dead owner, a stray of our own, or by an admin's hand. judged: the
+ * owner on whom the verdict is, and nobody else's claim is ended; NULL: whose it may be. 1: ended
+ * by us, 0: another end stands (and is applied), or it is another's, or an errno (it may stand, and
+ * not be synced). Not under lock. */
 int
-end_foreign(struct queue *q, int64_t serial, unsigned attempt, enum outcome outcome,
-	    enum reason reason, struct now now);
+end_foreign(struct queue *q, int64_t serial, unsigned attempt, const char *judged,
+	    enum outcome outcome, enum reason reason, struct now now);
 /* An end that we know stands no longer, and the claim is ours: write it again, or everybody else
  * would wait for us. Not under lock. */
 void
