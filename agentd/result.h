@@ -9,10 +9,11 @@
 /* Make results/TASK of a run a symbolic link to folder, in one step. r: the
  * random part of the owner, so that nobody else has the temporary name. 0 or a
  * negative errno, which is in errno too. */
-int result_accept(const char *run, const char *task, const char *folder,
-                  const char *r);
+int
+result_accept(const char *run, const char *task, const char *folder, const char *r);
 
 /* A temporary name of result_accept() in results/. */
-_Bool result_is_temporary(const char *name);
+_Bool
+result_is_temporary(const char *name);
 
 #endif

@@ -9,6 +9,7 @@
 
 /* Walk all of the run, without following a link, and print a line a part. What
  * this user cannot work with is told to f. 0 or an errno. */
-int usage_print(struct fsck *f, const char *run);
+int
+usage_print(struct fsck *f, const char *run);
 
 #endif

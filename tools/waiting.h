@@ -8,14 +8,16 @@
 #include "queue.h"
 
 struct waiting {
-  int64_t said_at;
+	int64_t said_at;
 };
 
 /* Fill in a watcher that reads the clock, says on stdout how long it will take,
  * and stops at SIGINT, SIGTERM and SIGHUP, which from now on do nothing else.
  */
-void waiting_begin(struct waiting *w, struct seal_watcher *watcher);
+void
+waiting_begin(struct waiting *w, struct seal_watcher *watcher);
 /* It is over: clear the line. */
-void waiting_end(const struct waiting *w);
+void
+waiting_end(const struct waiting *w);
 
 #endif
