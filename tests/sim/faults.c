@@ -151,6 +151,8 @@ fate_tamper(void)
 		return;
 	/* of a task that has some in this bay */
 	const char *like = bay->names[rng_range(dice(), 0, (int64_t)bay->n - 1)]->name;
+	if (!strchr(like, '@'))
+		return; /* a digest */
 	snprintf(name, sizeof(name), "%.*s", (int)strcspn(like, "@"), like);
 	link_path(path, bay->path, name, (unsigned)rng_range(dice(), 1, 3),
 		  rng_chance(dice(), 0.7) ? LINK_CLAIM : LINK_END);
@@ -229,13 +231,15 @@ befall(enum fate f)
 	case FATE_READONLY:
 		us = beats(0.2, 20);
 		trace("the storage is read-only for %.1f s", (double)us / SECOND);
-		world.readonly_until = sim_now + us;
+		if (sim_now + us > world.readonly_until)
+			world.readonly_until = sim_now + us;
 		outage(NULL, us);
 		break;
 	case FATE_TOUCHLESS:
 		us = beats(0.2, 20);
 		trace("no times can be set for %.1f s", (double)us / SECOND);
-		world.touchless_until = sim_now + us;
+		if (sim_now + us > world.touchless_until)
+			world.touchless_until = sim_now + us;
 		outage(NULL, us);
 		break;
 	case FATE_ERRORS:

@@ -58,13 +58,14 @@ histories_of(struct proc *p)
 {
 	char name[32];
 
-	if (!p->source) {
-		snprintf(name, sizeof(name), "daemon %d", p->id);
-		p->source = audit_source(h.audit, name);
-		struct now now = proc_now(p);
-		say(p->source, "%lld\tstart\tsim\t%ld\t%s\t%s\t%lld", (long long)now.boot_ms, p->pid,
-		    p->host->boot_id, p->host->name, (long long)now.wall_s);
-	}
+	/* every opening of the run is a life of its own: one that fails says that it stopped */
+	snprintf(name, sizeof(name), "daemon %d", p->id);
+	p->source = audit_source(h.audit, name);
+	if (p->source < 0)
+		abort();
+	struct now now = proc_now(p);
+	say(p->source, "%lld\tstart\tsim\t%ld\t%s\t%s\t%lld", (long long)now.boot_ms, p->pid,
+	    p->host->boot_id, p->host->name, (long long)now.wall_s);
 	struct history *hook = history_hook(on_line, p);
 	if (!hook)
 		abort();

@@ -17,7 +17,8 @@ sim_sources = \
 # the world answers what the queue asks of libc
 sim_wraps = \
 	-Wl,--wrap=pthread_mutex_init,--wrap=pthread_mutex_destroy,--wrap=pthread_mutex_lock \
-	-Wl,--wrap=pthread_mutex_unlock,--wrap=pthread_cond_init,--wrap=pthread_cond_destroy \
+	-Wl,--wrap=pthread_mutex_trylock,--wrap=pthread_mutex_unlock \
+	-Wl,--wrap=pthread_cond_init,--wrap=pthread_cond_destroy \
 	-Wl,--wrap=pthread_cond_wait,--wrap=pthread_cond_broadcast,--wrap=getrandom \
 	-Wl,--wrap=gethostname,--wrap=getpid,--wrap=kill,--wrap=fopen,--wrap=time \
 	-Wl,--wrap=eventfd,--wrap=write,--wrap=read,--wrap=close
@@ -32,7 +33,7 @@ libmutable_a_CPPFLAGS = $(AM_CPPFLAGS) -DRASER_MUTANTS
 EXTRA_PROGRAMS = tests/sim/mutants
 tests_sim_mutants_SOURCES = $(sim_sources) tests/sim/mutants.c
 tests_sim_mutants_CPPFLAGS = $(AM_CPPFLAGS) -DRASER_MUTANTS
-tests_sim_mutants_LDADD = libaudit.a libmutable.a $(SQLITE_LIBS) $(INIH_LIBS) $(JANSSON_LIBS) -lm
+tests_sim_mutants_LDADD = libaudit.a libmutable.a $(SQLITE_LIBS) $(INIH_LIBS) $(JANSSON_LIBS) $(XXHASH_LIBS) -lm
 tests_sim_mutants_LDFLAGS = $(AM_LDFLAGS) $(sim_wraps)
 
 MUTANT_SEEDS = 1-400

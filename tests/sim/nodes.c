@@ -85,7 +85,8 @@ beat_main(void *arg)
 {
 	struct proc *p = arg;
 
-	while (proc_on(p) || (p->leaving && !p->dead && queue_held(p->q))) {
+	/* a daemon that leaves beats to the end, for what it still holds */
+	while (!p->dead && (proc_on(p) || p->ncoro > 1)) {
 		struct now now = proc_now(p);
 
 		if (now.boot_ms - last_turn(p) < world.steal_after_ms / 2) {
@@ -95,8 +96,8 @@ beat_main(void *arg)
 		int64_t until = sim_now + world.beat_ms * 1000;
 		while (proc_on(p) && !p->beat_now && sim_now < until)
 			sched_wait(until);
-		if (p->leaving)
-			break;
+		if (!proc_on(p) && p->ncoro > 1)
+			sched_sleep(SECOND);
 		p->beat_now = false;
 	}
 	proc_exit(p);

@@ -13,7 +13,7 @@ for seed in "${found[@]}"; do
 	out=$("$top/tests/sim/sim" --seed "$seed" 2>&1)
 	is $? 0 "seed $seed, which found a bug, keeps every promise"
 done
-one=$("$top/tests/sim/sim" --seed 17 --trace | cksum)
-two=$("$top/tests/sim/sim" --seed 17 --trace | cksum)
+one=$("$top/tests/sim/sim" --seed 17 --trace | grep -v ' seeds, ' | cksum)
+two=$("$top/tests/sim/sim" --seed 17 --trace | grep -v ' seeds, ' | cksum)
 is "$one" "$two" "a seed is one run, for ever the same"
 plan
