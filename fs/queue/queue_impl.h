@@ -342,6 +342,11 @@ digest_text(struct queue *q, const struct place *p, struct pack *pack);
 /* Write the digests that are due. */
 void
 digests_write(struct queue *q);
+/* What a digest says: folds[i] for rows[i], in the order of tasks; folds has room for a bay. 0;
+ * -ENOENT; -EBADMSG: torn, or of another bay; -EILSEQ: whole, but of other tasks; or an errno. The
+ * caller frees the rows in any case. */
+int
+digest_load(struct queue *q, const struct place *p, struct bay_rows *rows, struct fold *folds);
 /* Take over what a digest says. How many tasks changed; -ENOENT, -EBADMSG or another errno: there
  * is none that could be read, and the bay must be listed. */
 int64_t
