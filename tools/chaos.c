@@ -5,6 +5,7 @@
 #include <config.h>
 
 #include "chaos_impl.h"
+#include "folder.h"
 #include "keeper.h"
 
 #include <errno.h>
@@ -59,7 +60,9 @@ pass_time(struct chaos *c, int64_t until)
 	while (!c->interrupted && now_ms() < until) {
 		struct pollfd fd = { .fd = c->signal_fd, .events = POLLIN };
 
-		poll(&fd, 1, (int)(until - now_ms()));
+		int64_t left = until - now_ms();
+
+		poll(&fd, 1, left > 0 ? (int)left : 0); /* below 0 is for ever */
 		c->interrupted |= (fd.revents & POLLIN) != 0;
 	}
 }
@@ -276,6 +279,8 @@ run_chaos(struct chaos *c, const char *history, const struct inspection *in)
 			queue_close(c->queue, now_read());
 	}
 	history_close(c->history);
+	if (c->own_dir)
+		folder_remove(c->history_dir);
 	prey_free(&c->prey);
 	disk_close(&c->disk);
 	return status;
@@ -310,7 +315,6 @@ verb_chaos(int argc, char **argv)
 	char more;
 	int opt;
 
-	opterr = 0;
 	while ((opt = getopt_long(argc, argv, "-", options, NULL)) != -1)
 		switch (opt) {
 		case OPT_FOR:

@@ -88,6 +88,10 @@ touch "$scratch/go"
 wait "$patient"
 is $? 0 "and its agent ends as if nothing had been"
 is "$(xattr "$other/tasks/stays" attempt)/$(xattr "$other/tasks/stays" state)" 1/done "in its first attempt"
+mkdir "$scratch/own"
+like "$(TMPDIR=$scratch/own "$raser" chaos "$other" --for 0 --wait 0 2>&1)" "no daemon here writes a history" \
+	"daemons without a history: chaos says so"
+is "$(ls -A "$scratch/own")" "" "and takes its own away"
 
 # killed in the middle, with somebody stopped
 one_state() { stat_field "$1" 3; }
@@ -141,5 +145,6 @@ mkdir "$scratch/idle"
 like "$(timeout 60 "$raser" chaos "$scratch/idle/run" --for 1 2>&1; echo "status $?")" \
 	"no daemon or agent of yours works on .*status 1" "a run on which nobody works"
 is "$("$raser" chaos "$scratch/idle/run" --for never 2>&1 | head -c 12)" "usage: raser" "no number"
+like "$("$raser" chaos "$scratch/idle/run" --forever 2>&1)" "'--forever'.*usage: raser chaos" "an option that there is not is named"
 
 plan
