@@ -234,11 +234,48 @@ on_file(void *arg, const char *file)
 	return 0;
 }
 
+void
+seal_suspect(struct queue *q)
+{
+	q->born = disk_now(&q->disk);
+	q->sealer_may_live = true;
+	for (int i = 0; i < q->nbatches; i++)
+		for (int k = 0; k < q->batches[i]->nbays; k++)
+			q->batches[i]->bays[k].unsure = true;
+}
+
+void
+seal_nobody(struct queue *q, int64_t began)
+{
+	/* from here on a sealer sees our beat before it begins */
+	if (began > q->born)
+		q->sealer_may_live = false;
+}
+
+int64_t
+seal_looking(struct queue *q)
+{
+	pthread_mutex_lock(&q->lock);
+	int64_t looking = q->sealer_may_live ? -1 : q->born;
+	pthread_mutex_unlock(&q->lock);
+	return looking;
+}
+
+void
+seal_looked(struct queue *q, struct bay *b, int64_t looking)
+{
+	pthread_mutex_lock(&q->lock);
+	if (looking == q->born && !q->sealer_may_live)
+		b->unsure = false;
+	pthread_mutex_unlock(&q->lock);
+}
+
 enum { LOOK_AGAIN_MS = 500 };
 
 bool
 seal_overrules(struct queue *q, const struct place *p, int64_t serial, unsigned attempt)
 {
+	struct bay *b = &p->entry->bays[p->bay];
 	struct seal_numbers numbers = { 0 };
 	struct bay_rows rows = { 0 };
 	struct sealed s;
@@ -246,12 +283,13 @@ seal_overrules(struct queue *q, const struct place *p, int64_t serial, unsigned 
 
 	pthread_mutex_lock(&q->lock);
 	/* a beat that stood then proves that nobody had begun to seal by now */
-	bool fresh = disk_now(&q->disk) - q->last_beat <= q->conf.steal_after_ms / 2;
-	unsigned known = p->entry->bays[p->bay].seal;
+	bool fresh = disk_now(&q->disk) - q->last_beat <= q->conf.steal_after_ms / 2 && !b->unsure;
+	unsigned known = b->seal;
 	pthread_mutex_unlock(&q->lock);
 	if (fresh)
 		return false;
 	place_bay(p, path);
+	int64_t looking = seal_looking(q);
 	int64_t rc;
 	/* what we have won must not be called lost because nothing can be listed just now */
 	while ((rc = disk_list(&q->disk, path, on_file, &numbers)) < 0 && rc != -ENOENT &&
@@ -269,6 +307,7 @@ seal_overrules(struct queue *q, const struct place *p, int64_t serial, unsigned 
 	/* what cannot be looked at may be so */
 	if (rc < 0 && rc != -EBADMSG)
 		return true;
+	seal_looked(q, b, looking);
 	pthread_mutex_lock(&q->lock);
 	bool over = sealed_find(q, serial, &s) && attempt <= s.attempt;
 	pthread_mutex_unlock(&q->lock);

@@ -574,6 +574,39 @@ frozen(void)
 	free(after);
 }
 
+/* A daemon that was frozen through all of it, and whose beat has told it: it lives anew, and what
+ * it knows of the run is as old as before. */
+static void
+reborn(void)
+{
+	char path[300];
+	char file[400];
+	struct grant g;
+	struct task t;
+
+	run_new(path, "reborn", 1500, "t");
+	now.boot_ms -= 100000;
+	struct queue *a = open_as(path, OWNER_DAEMON, false);
+	bury(path);
+	now.boot_ms += 100000;
+	struct queue *b = run_open(path, true);
+	while (!queue_next(b, 2, &run_agent, now, &g))
+		queue_end(b, g.serial, g.attempt, END_DONE, WHY_NONE, NULL, now);
+	queue_close(b, now);
+	seal(path);
+	bury(path);
+	ok(!queue_beat(a, now) && !queue_find(a, "t1", &t) && t.state == TASK_PENDING,
+	   "a daemon was frozen while all was done and sealed, and has a new name now");
+	ok(queue_claim(a, 1, 1, 0, &run_agent, now, &g) == -EBUSY &&
+		   queue_cancel(a, 2, 1, now) == -EPERM &&
+		   queue_claim(a, 1025, 1, 0, &run_agent, now, &g) == -EBUSY,
+	   "it is given nothing that is done");
+	ok(files(path, "t1@1.claim") == 1 && !queue_find(a, "t3", &t) && t.state == TASK_DONE,
+	   "though it made its link, and knows better then");
+	unlink(run_file(path, 0, "t1@1.claim", file));
+	queue_close(a, now);
+}
+
 static void
 damaged(void)
 {
@@ -676,5 +709,6 @@ main(void)
 	damaged();
 	announcing();
 	frozen();
+	reborn();
 	return done_testing();
 }
