@@ -380,6 +380,11 @@ int64_t
 seal_looking(struct queue *q);
 void
 seal_looked(struct queue *q, struct bay *b, int64_t looking);
+/* But an end that was read into the seal just as we wrote it stands: whoever froze between its
+ * create and the answer is not told that it lost. Not under lock. */
+bool
+seal_has_end(struct queue *q, const struct place *p, const char *name, unsigned attempt,
+	     const char *text);
 
 /* ---- sealer.c ---- */
 
