@@ -80,7 +80,7 @@ strike(struct chaos *c)
 		at -= chaos_faults[k++].weight;
 	if (chaos_faults[k].daemon && c->no_daemons)
 		return;
-	if (!prey_find(&c->pack, &c->disk, c->target.run))
+	if (!prey_find(&c->prey, &c->disk, c->target.run))
 		c->done[k] += chaos_faults[k].fn(c);
 }
 
@@ -219,9 +219,9 @@ choose_history(struct chaos *c, const char *given)
 	struct err err = { 0 };
 
 	c->history_dir = given;
-	for (size_t i = 0; i < c->pack.n && !c->history_dir; i++)
-		if (c->pack.all[i].kind == PREY_DAEMON &&
-		    prey_environ(c->pack.all[i].process.pid, "RASER_HISTORY", dir, sizeof(dir)) &&
+	for (size_t i = 0; i < c->prey.n && !c->history_dir; i++)
+		if (c->prey.all[i].kind == PREY_DAEMON &&
+		    prey_environ(c->prey.all[i].process.pid, "RASER_HISTORY", dir, sizeof(dir)) &&
 		    dir[0] == '/')
 			c->history_dir = dir;
 	if (!c->history_dir) {
@@ -258,10 +258,10 @@ run_chaos(struct chaos *c, const char *history, const struct inspection *in)
 	if (disk_open(&c->disk, c->target.run, &err))
 		return complain(1, "%s", err.text);
 	c->begin = now_ms();
-	while (!prey_find(&c->pack, &c->disk, c->target.run) && !c->pack.n && !c->interrupted &&
+	while (!prey_find(&c->prey, &c->disk, c->target.run) && !c->prey.n && !c->interrupted &&
 	       now_ms() < c->begin + START_MS)
 		pass_time(c, now_ms() + LOOK_MS);
-	if (!c->pack.n) {
+	if (!c->prey.n) {
 		complain(1, "no daemon or agent of yours works on %s on this machine; start them first, "
 			 "as with raser run", c->target.run);
 	} else if (choose_history(c, history)) {
@@ -281,7 +281,7 @@ run_chaos(struct chaos *c, const char *history, const struct inspection *in)
 	history_close(c->history);
 	if (c->own_dir)
 		folder_remove(c->history_dir);
-	prey_free(&c->pack);
+	prey_free(&c->prey);
 	disk_close(&c->disk);
 	return status;
 }

@@ -34,6 +34,8 @@ static const struct verb {
 	  "print the records of all attempts, or the steps of the accepted ones" },
 	{ "seal", verb_seal, "RUN [--bay NAME]...",
 	  "pack what is finished of a run that nobody works on into few files" },
+	{ "fsck", verb_fsck, "RUN [--repair]",
+	  "tell what is odd in a run directory, and repair what is safe to repair" },
 	{ "evict", verb_evict, "RUN OWNER...", "declare a daemon dead: its claims are lost" },
 	{ "audit", verb_audit,
 	  "RUN [--complete] [--settled] [--undisturbed] [--timed[=SECONDS]]\n"
