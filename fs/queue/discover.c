@@ -76,11 +76,13 @@ apply_fold(struct queue *q, int64_t serial, unsigned link, bool is_end, const st
 
 		if (l && l->phase != PHASE_OVER)
 			return false;
+		bool was_ours = l;
 		if (l)
 			lease_drop(q, l);
 		l = lease_add(q, serial, link, PHASE_FOREIGN);
 		if (!l)
 			return false;
+		l->was_ours = was_ours;
 		snprintf(l->owner, sizeof(l->owner), "%s", f->claim.owner);
 		claim_format(&f->claim, l->text);
 		l->since_wall = f->claim.time;

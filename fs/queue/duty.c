@@ -482,8 +482,8 @@ end_standing(struct queue *q, struct standings *s, struct now now)
 		pthread_mutex_lock(&q->watch_lock);
 		bool over = judge(q, &s->all[i], self, now, &outcome, &reason);
 		pthread_mutex_unlock(&q->watch_lock);
-		if (over && end_foreign(q, s->all[i].serial, s->all[i].attempt, outcome, reason,
-					now) < 0)
+		if (over && end_foreign(q, s->all[i].serial, s->all[i].attempt, s->all[i].owner,
+					outcome, reason, now) < 0)
 			failed++;
 	}
 	return failed;

@@ -24,6 +24,7 @@ enum {
 	WANTED_MAX = 8, /* owners of wanted tasks looked at in a round */
 	LOOKS_MIN = 4,
 	MISSING_MS = 1000,
+	WRITE_S = 60, /* longer than writing a note takes */
 };
 
 #define FORMAT_LINE "raserfs 1 "
@@ -178,6 +179,11 @@ node_beat(struct node *node, int64_t wall)
 	node_path(path, node->owner);
 	/* strictly increasing, whatever the clock does: coarse file systems keep seconds only */
 	int64_t next = wall > node->second ? wall : node->second + 1;
+	/* a clock that was set back: what we wrote since may carry a later time than any touch, and
+	 * on some file systems times never fall (Lustre) */
+	if (wall < node->wall)
+		next = node->second + WRITE_S;
+	node->wall = wall;
 	int64_t since = node->disk->history ? disk_now(node->disk) : 0;
 	int rc = disk_touch(node->disk, path, next);
 	if (MUTANT(BEAT_ONCE) && rc == -ENOENT)

@@ -28,6 +28,7 @@ struct node {
 	enum owner_kind kind;
 	char owner[OWNER_TEXT];
 	int64_t second; /* the last time written, in whole seconds */
+	int64_t wall;	/* the clock at the last beat */
 	char text[NODE_TEXT];
 	char note[NODE_NOTE]; /* "low=5 high=2": agents by tier, as last written */
 };

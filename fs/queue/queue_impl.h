@@ -63,6 +63,7 @@ struct lease {
 	bool delivered;
 	int64_t since_wall, touched_wall;
 	int64_t since_boot, touched_boot; /* foreign: first seen */
+	bool was_ours; /* foreign: made by another after ours was lost */
 	int64_t looked_boot; /* our chain was last read afresh */
 	int64_t ending_boot; /* PHASE_ENDING: since when */
 	uint64_t seq;	     /* of our claim */
@@ -265,11 +266,13 @@ claim_cas(struct queue *q, const char *bay, const char *name, unsigned attempt, 
 int
 settle(struct queue *q, int64_t serial, unsigned attempt, enum outcome outcome,
        enum reason reason, const char *note, struct now now);
-/* End somebody's claim: of a dead owner, a stray of our own, or by an admin's hand. 1: ended
- * by us, 0: another end stands (and is applied), or an errno (it may stand, and not be synced). Not under lock. */
+/* End somebody's claim: of a dead owner, a stray of our own, or by an admin's hand. judged: the
+ * owner on whom the verdict is, and nobody else's claim is ended; NULL: whose it may be. 1: ended
+ * by us, 0: another end stands (and is applied), or it is another's, or an errno (it may stand, and
+ * not be synced). Not under lock. */
 int
-end_foreign(struct queue *q, int64_t serial, unsigned attempt, enum outcome outcome,
-	    enum reason reason, struct now now);
+end_foreign(struct queue *q, int64_t serial, unsigned attempt, const char *judged,
+	    enum outcome outcome, enum reason reason, struct now now);
 /* An end that we know stands no longer, and the claim is ours: write it again, or everybody else
  * would wait for us. True: the claim is not ours, or needs no end. Not under lock. */
 bool
@@ -344,6 +347,11 @@ digest_text(struct queue *q, const struct place *p, struct pack *pack);
 /* Write the digests that are due. */
 void
 digests_write(struct queue *q);
+/* What a digest says: folds[i] for rows[i], in the order of tasks; folds has room for a bay. 0;
+ * -ENOENT; -EBADMSG: torn, or of another bay; -EILSEQ: whole, but of other tasks; or an errno. The
+ * caller frees the rows in any case. */
+int
+digest_load(struct queue *q, const struct place *p, struct bay_rows *rows, struct fold *folds);
 /* Take over what a digest says. How many tasks changed; -ENOENT, -EBADMSG or another errno: there
  * is none that could be read, and the bay must be listed. */
 int64_t
@@ -374,6 +382,11 @@ int64_t
 seal_looking(struct queue *q);
 void
 seal_looked(struct queue *q, struct bay *b, int64_t looking);
+/* But an end that was read into the seal just as we wrote it stands: whoever froze between its
+ * create and the answer is not told that it lost. Not under lock. */
+bool
+seal_has_end(struct queue *q, const struct place *p, const char *name, unsigned attempt,
+	     const char *text);
 
 /* ---- sealer.c ---- */
 

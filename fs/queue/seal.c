@@ -272,6 +272,23 @@ seal_looked(struct queue *q, struct bay *b, int64_t looking)
 
 enum { LOOK_AGAIN_MS = 500 };
 
+/* Which seals there are. What we have won must not be called lost because nothing can be listed just
+ * now. */
+static int
+list_seals(struct queue *q, const struct place *p, struct seal_numbers *numbers)
+{
+	char path[DISK_PATH];
+	int rc;
+
+	place_bay(p, path);
+	while ((rc = disk_list(&q->disk, path, on_file, numbers)) < 0 && rc != -ENOENT &&
+	       !disk_is_away(&q->disk) && !atomic_load(&q->disk.stopping)) {
+		disk_pause(&q->disk, LOOK_AGAIN_MS);
+		*numbers = (struct seal_numbers){ 0 };
+	}
+	return rc;
+}
+
 bool
 seal_overrules(struct queue *q, const struct place *p, int64_t serial, unsigned attempt)
 {
@@ -279,7 +296,6 @@ seal_overrules(struct queue *q, const struct place *p, int64_t serial, unsigned 
 	struct seal_numbers numbers = { 0 };
 	struct bay_rows rows = { 0 };
 	struct sealed s;
-	char path[DISK_PATH];
 
 	pthread_mutex_lock(&q->lock);
 	/* a beat that stood then proves that nobody had begun to seal by now */
@@ -288,15 +304,8 @@ seal_overrules(struct queue *q, const struct place *p, int64_t serial, unsigned 
 	pthread_mutex_unlock(&q->lock);
 	if (fresh)
 		return false;
-	place_bay(p, path);
 	int64_t looking = seal_looking(q);
-	int64_t rc;
-	/* what we have won must not be called lost because nothing can be listed just now */
-	while ((rc = disk_list(&q->disk, path, on_file, &numbers)) < 0 && rc != -ENOENT &&
-	       !disk_is_away(&q->disk) && !atomic_load(&q->disk.stopping)) {
-		disk_pause(&q->disk, LOOK_AGAIN_MS);
-		numbers = (struct seal_numbers){ 0 };
-	}
+	int64_t rc = list_seals(q, p, &numbers);
 	if (!rc && numbers.count && numbers.n[0] > known)
 		rc = bay_rows(q, p, &rows);
 	if (!rc && rows.rows) {
@@ -312,4 +321,40 @@ seal_overrules(struct queue *q, const struct place *p, int64_t serial, unsigned 
 	bool over = sealed_find(q, serial, &s) && attempt <= s.attempt;
 	pthread_mutex_unlock(&q->lock);
 	return over;
+}
+
+struct wanted_end {
+	const char *name, *text;
+	unsigned attempt;
+	bool found;
+};
+
+static int
+on_sealed_link(void *arg, struct row *row, unsigned attempt, enum link_kind kind, const char *text)
+{
+	struct wanted_end *w = arg;
+
+	w->found |= kind == LINK_END && attempt == w->attempt && !strcmp(row->task.name, w->name) &&
+		    !strcmp(text, w->text);
+	return 0;
+}
+
+bool
+seal_has_end(struct queue *q, const struct place *p, const char *name, unsigned attempt,
+	     const char *text)
+{
+	struct wanted_end w = { .name = name, .text = text, .attempt = attempt };
+	struct seal_numbers numbers = { 0 };
+	struct sealed *sealed = calloc(BAY_TASKS, sizeof(*sealed));
+	struct bay_rows rows = { 0 };
+	unsigned number;
+
+	if (sealed && !list_seals(q, p, &numbers) && !bay_rows(q, p, &rows)) {
+		rows_sort(&rows);
+		if (seal_read(q, p, &numbers, &rows, sealed, &number, on_sealed_link, &w))
+			w.found = false;
+	}
+	free(rows.rows);
+	free(sealed);
+	return w.found;
 }

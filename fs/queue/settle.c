@@ -288,7 +288,8 @@ settle(struct queue *q, int64_t serial, unsigned attempt, enum outcome outcome,
 	rc = vanished ? -EIO : rc ? of_storage(rc) : of_storage(chain_cas(&q->disk, path, text, found));
 	if (rc == 0 && take_own_end(found, &e))
 		rc = 1;
-	if (rc == 1 && seal_overrules(q, &p, serial, attempt)) {
+	if (rc == 1 && seal_overrules(q, &p, serial, attempt) &&
+	    !seal_has_end(q, &p, t.name, attempt, found)) {
 		/* that end was removed because it had been read: this one tells nothing */
 		claim_vanished(q, &p, serial, attempt, now);
 		pthread_mutex_lock(&q->lock);
@@ -380,7 +381,7 @@ end_own(struct queue *q, int64_t serial, unsigned attempt, enum outcome outcome,
 			     (attempt == t.attempt && t.state == TASK_PENDING);
 		rc = never ? -ENOENT : -ESTALE;
 	} else if (l->phase == PHASE_FOREIGN) {
-		rc = -EPERM;
+		rc = l->was_ours ? -ESTALE : -EPERM;
 	} else if (l->phase == PHASE_OVER) {
 		/* the same again is success: replies get lost, and mv asks twice */
 		rc = l->outcome == outcome ? 1 : -ESTALE;
@@ -435,8 +436,8 @@ queue_closed(struct queue *q, int64_t serial, unsigned attempt, bool bound, stru
 /* ---- anybody's claims ---- */
 
 int
-end_foreign(struct queue *q, int64_t serial, unsigned attempt, enum outcome outcome,
-	    enum reason reason, struct now now)
+end_foreign(struct queue *q, int64_t serial, unsigned attempt, const char *judged,
+	    enum outcome outcome, enum reason reason, struct now now)
 {
 	struct task t;
 	struct place p;
@@ -449,8 +450,10 @@ end_foreign(struct queue *q, int64_t serial, unsigned attempt, enum outcome outc
 	pthread_mutex_lock(&q->lock);
 	q->now = now;
 	struct lease *l = quiet_lease(q, serial, attempt);
+	/* a verdict is on an owner: a claim that was deleted and made again is another's */
 	bool there = l && !index_get(q->index, serial, &t) && t.state == TASK_CLAIMED &&
-		     t.attempt == attempt && place_of(q, serial, &p);
+		     t.attempt == attempt && place_of(q, serial, &p) &&
+		     (!judged || !strcmp(l->owner, judged));
 	if (!there) {
 		pthread_mutex_unlock(&q->lock);
 		return 0;
@@ -462,8 +465,6 @@ end_foreign(struct queue *q, int64_t serial, unsigned attempt, enum outcome outc
 		return own ? own == -ESTALE ? 0 : own : 1;
 	}
 	enum phase was = l->phase;
-	char judged[OWNER_TEXT];
-	memcpy(judged, l->owner, sizeof(judged));
 	l->phase = PHASE_CLAIMING; /* one thread at a time works on this link */
 	struct end e = own_end(q, q->node.owner, reason, now);
 	pthread_mutex_unlock(&q->lock);
@@ -475,9 +476,7 @@ end_foreign(struct queue *q, int64_t serial, unsigned attempt, enum outcome outc
 	int rc = fold_task(q, bay, &t, attempt, false, &f);
 	if (rc == -ENOENT && run_check(q))
 		rc = -EIO;
-	/* a verdict is on an owner: a claim that was deleted and made again is another's */
-	bool other = !rc && was == PHASE_FOREIGN && reason == WHY_DEAD_OWNER &&
-		     strcmp(f.claim.owner, judged) != 0;
+	bool other = !rc && was == PHASE_FOREIGN && judged && strcmp(f.claim.owner, judged) != 0;
 	if (!rc && f.state == TASK_CLAIMED && !other) {
 		e.outcome = count_end(&q->conf, max_failures(q, &t), outcome, &f.counts,
 				      &e.counts);
@@ -587,7 +586,7 @@ revoke_claim(struct queue *q, int64_t serial, unsigned attempt, struct now now)
 	pthread_mutex_unlock(&q->lock);
 	if (rc)
 		return stands ? sync_owed(q, serial, rc) : rc;
-	rc = end_foreign(q, serial, attempt, END_FREED, WHY_REVOKED, now);
+	rc = end_foreign(q, serial, attempt, NULL, END_FREED, WHY_REVOKED, now);
 	if (rc)
 		return rc < 0 ? rc : 0;
 	/* another end was faster: the same one is success, any other is over */
@@ -670,7 +669,7 @@ cancel(struct queue *q, int64_t serial, unsigned attempt, struct now now)
 			rc = verb_link(q, &t, t.attempt, CLAIM_CANCELLED, now);
 			break;
 		case TASK_CLAIMED:
-			rc = end_foreign(q, serial, t.attempt, END_CANCELLED, WHY_NONE, now);
+			rc = end_foreign(q, serial, t.attempt, NULL, END_CANCELLED, WHY_NONE, now);
 			break;
 		case TASK_UNREAD:
 			rc = (int)queue_refresh(q, now, 0, 0);

@@ -1,5 +1,6 @@
 #!/bin/bash
 # seeds.t - some hundred worlds of many daemons under every fault, and the ones that found bugs.
+# shellcheck source=tests/tap.sh
 . "$(dirname "$0")/../tap.sh"
 
 seeds=${SIM_SEEDS:-1-150}

@@ -685,6 +685,37 @@ reborn(void)
 	queue_close(a, now);
 }
 
+/* One that froze between the create of its end and the answer: the seal has that very end. */
+static void
+frozen_in_its_end(void)
+{
+	char path[300];
+	char file[400];
+	char claim[64];
+	char end[64];
+	struct grant g;
+	struct lease_info info;
+
+	run_new(path, "inend", 1, "t");
+	now.boot_ms -= 100000;
+	struct queue *a = open_as(path, OWNER_DAEMON, false);
+	bool held = !queue_claim(a, 1, 1, 0, &run_agent, now, &g) && !queue_lease(a, 1, 1, &info);
+	now.boot_ms += 100000;
+	snprintf(claim, sizeof(claim), "%s:%llu:%lld", info.owner, (unsigned long long)g.seq,
+		 (long long)info.since);
+	snprintf(end, sizeof(end), "%s:%llu:%lld:d:-:0:0:0", info.owner,
+		 (unsigned long long)g.seq + 1, (long long)now.wall_s);
+	held = held && !symlink(end, run_file(path, 0, "t1@1.end", file));
+	bury(path);
+	seal(path);
+	bury(path);
+	ok(held && files(path, "@") == 0, "a task is done and sealed before its holder has an answer");
+	ok(!symlink(claim, run_file(path, 0, "t1@1.claim", file)) &&
+		   !queue_end(a, 1, 1, END_DONE, WHY_NONE, NULL, now),
+	   "it is told that its end stands");
+	queue_close(a, now);
+}
+
 static void
 damaged(void)
 {
@@ -790,5 +821,6 @@ main(void)
 	announcing();
 	frozen();
 	reborn();
+	frozen_in_its_end();
 	return done_testing();
 }
