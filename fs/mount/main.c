@@ -176,6 +176,18 @@ heal(const char *mountpoint)
 	return -1;
 }
 
+/* A mount there would hide the run from its own daemon, and from the agents. Both are real paths. */
+static bool
+is_hidden(const char *run, const char *mountpoint)
+{
+	size_t len = strlen(mountpoint);
+
+	if (strncmp(run, mountpoint, len) != 0 || (run[len] && run[len] != '/' && len > 1))
+		return false;
+	fprintf(stderr, "raserfs: %s: the mount would hide %s; mount it elsewhere\n", mountpoint, run);
+	return true;
+}
+
 /* Half of the longest time that the kernel lets a request take, in ms; 0 = as long as it likes.
  * A request over that limit would abort the whole mount (fuse, request_timeout). */
 static int64_t
@@ -402,6 +414,8 @@ main(int argc, char **argv)
 			free(o.mountpoint);
 			o.mountpoint = mnt;
 		}
+		if (is_hidden(o.run, o.mountpoint))
+			goto out;
 	}
 #ifdef SYS_close_range
 	/* what its starter has open, such as the lock of a script, is none of a daemon's */

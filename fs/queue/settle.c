@@ -523,7 +523,7 @@ end_foreign(struct queue *q, int64_t serial, unsigned attempt, const char *judge
 	return synced ? synced : rc;
 }
 
-void
+bool
 restore_end(struct queue *q, int64_t serial, unsigned attempt, struct now now)
 {
 	struct task t;
@@ -538,13 +538,11 @@ restore_end(struct queue *q, int64_t serial, unsigned attempt, struct now now)
 	q->now = now;
 	bool over = !index_get(q->index, serial, &t) && place_of(q, serial, &p) &&
 		    ((t.state == TASK_PENDING && t.attempt > attempt) ||
-		     (t.attempt >= attempt &&
-		      (t.state == TASK_DONE || t.state == TASK_FAILED ||
-		       t.state == TASK_CANCELLED)));
-	struct lease *l = lease_find(q, serial, attempt);
+		     (t.attempt >= attempt && is_over(t.state)));
+	const struct lease *l = lease_find(q, serial, attempt);
 	if (!over || (l && l->phase != PHASE_OVER)) {
 		pthread_mutex_unlock(&q->lock);
-		return;
+		return false;
 	}
 	struct end e = own_end(q, q->node.owner, t.reason, now);
 	pthread_mutex_unlock(&q->lock);
@@ -552,14 +550,11 @@ restore_end(struct queue *q, int64_t serial, unsigned attempt, struct now now)
 	place_bay(&p, bay);
 	link_path(path, bay, t.name, attempt, LINK_CLAIM);
 	if (chain_read(&q->disk, path, found))
-		return;
+		return false;
 	claim_parse(found, &c);
 	if (c.verb != CLAIM_AGENT || strcmp(c.owner, e.owner) != 0)
-		return; /* whose claim it is will see to it, or those who find it dead */
-	e.outcome = t.state == TASK_DONE   ? END_DONE :
-		    t.state == TASK_FAILED ? END_FAILED :
-		    t.state == TASK_PENDING ? END_FREED :
-					      END_CANCELLED;
+		return true; /* whose claim it is will see to it, or those who find it dead */
+	e.outcome = is_over(t.state) ? outcome_of(t.state) : END_FREED;
 	e.counts = t.counts;
 	end_format(&e, text);
 	link_path(path, bay, t.name, attempt, LINK_END);
@@ -568,6 +563,7 @@ restore_end(struct queue *q, int64_t serial, unsigned attempt, struct now now)
 		log_warnx("task %s@%u: its end was removed from the run directory; written again",
 			  t.name, attempt);
 	}
+	return false;
 }
 
 static int

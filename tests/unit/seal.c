@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static const struct seal_watcher *watcher(void);
@@ -448,6 +449,83 @@ every_call(const char *name, int code, bool dies, bool half, bool again)
 	   name, again ? ", sealed again" : "", n - 1, told);
 }
 
+static int
+refuse_sync(void *c, const char *dir)
+{
+	(void)c;
+	(void)dir;
+	return -EIO;
+}
+
+static int
+refuse_unlink(void *c, const char *path)
+{
+	(void)c;
+	(void)path;
+	return -EACCES;
+}
+
+/* A seal whose name may be gone after a crash: the links must stay, for the next sealer as well. */
+static void
+unsynced(void)
+{
+	char path[300];
+	struct seal_bay bay;
+	struct err e = { "" };
+	int wrong = 0;
+
+	run_new(path, "unsynced", 8, "t");
+	make_history(path);
+	int links = files(path, "@");
+	for (int i = 0; i < 2; i++) {
+		struct queue *q = open_as(path, OWNER_SEALER, true);
+
+		queue_refresh(q, now, 0, 0);
+		fragile.sync = refuse_sync;
+		wrong += seal_all(q, &bay, &e) != -EIO;
+		queue_close(q, now);
+	}
+	ok(!wrong && files(path, "seal.1") == 1 && files(path, "@") == links,
+	   "no link is removed before the seal is durable, whoever wrote it: %s", e.text);
+	seal(path);
+	ok(files(path, "seal.") == 1 && files(path, "@") == 0, "then they are");
+}
+
+/* A process that is gone, and a beat of it that cannot be removed for a while. */
+static void
+unburied(void)
+{
+	char path[300];
+	char beat[400];
+	char owner[OWNER_TEXT] = "";
+	int fds[2];
+	int status;
+
+	run_new(path, "unburied", 8, "t");
+	if (pipe(fds))
+		return;
+	pid_t pid = fork();
+	if (!pid) {
+		struct queue *q = run_open(path, true);
+
+		queue_owner(q, owner);
+		_exit(write(fds[1], owner, sizeof(owner)) != sizeof(owner));
+	}
+	waitpid(pid, &status, 0);
+	bool told = read(fds[0], owner, sizeof(owner)) == sizeof(owner);
+	snprintf(beat, sizeof(beat), "%s/nodes/%.30s", path, owner);
+	struct queue *q = open_as(path, OWNER_DAEMON, true);
+	fragile.unlink = refuse_unlink;
+	queue_watch(q, now);
+	ok(told && !access(beat, F_OK), "a dead owner's beat cannot be removed");
+	fragile.unlink = fragile_unlink;
+	queue_watch(q, now);
+	ok(access(beat, F_OK) != 0, "it is, as soon as it can be");
+	queue_close(q, now);
+	close(fds[0]);
+	close(fds[1]);
+}
+
 /* Links at or below a seal that appear again, and names that were removed. */
 static void
 late(void)
@@ -735,6 +813,8 @@ main(void)
 		every_call("full disk", -ENOSPC, false, false, again);
 		every_call("input error", -EIO, false, false, again);
 	}
+	unsynced();
+	unburied();
 	late();
 	deleted();
 	damaged();
