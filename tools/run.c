@@ -407,7 +407,7 @@ run_all(struct run *r, const char *mount_dir, char *beside)
 	} else {
 		r->mounted = mounting_start(&r->mounting, &r->target, mount_dir, r->log_fd);
 		if (!r->mounted)
-			return 1;
+			return r->mounting.stopped ? EXIT_INTERRUPTED : 1;
 		if (r->mounting.private_ns)
 			printf("the queue is mounted for this run only; to look at it meanwhile: "
 			       "ls /proc/%ld/root%s\n", (long)getpid(), r->mounting.dir);

@@ -42,6 +42,15 @@ on_file(void *arg, const char *name)
 	size_t len;
 	unsigned attempt;
 
+	if (!strncmp(name, "seal.", 5)) {
+		char **grown = audit_grow(a->sealed, a->nsealed, &a->cap_sealed, sizeof(char *));
+
+		if (!grown)
+			return -ENOMEM;
+		a->sealed = grown;
+		a->sealed[a->nsealed] = strdup(b->bay);
+		return a->sealed[a->nsealed++] ? 0 : -ENOMEM;
+	}
 	bool is_end = dot && !strcmp(dot, ".end");
 	if (!dot || (!is_end && strcmp(dot, ".claim") != 0) || dot - name >= (ptrdiff_t)sizeof(stem))
 		return 0; /* digests and what people leave there; `raser fsck` tells */

@@ -214,6 +214,7 @@ look_listing(struct queue *q, const struct place *p, struct listing *l)
 	int64_t rc = -ENOENT;
 
 	place_bay(p, path);
+	int64_t looking = seal_looking(q);
 	/* a seal may be replaced by the next one while it is being looked for */
 	for (int i = 0; i < TRIES && rc == -ENOENT; i++) {
 		free(l->r.rows);
@@ -228,6 +229,8 @@ look_listing(struct queue *q, const struct place *p, struct listing *l)
 		if (!rc)
 			rc = look_seals(q, p, l);
 	}
+	if (rc >= 0)
+		seal_looked(q, &p->entry->bays[p->bay], looking);
 	return rc;
 }
 

@@ -76,11 +76,13 @@ apply_fold(struct queue *q, int64_t serial, unsigned link, bool is_end, const st
 
 		if (l && l->phase != PHASE_OVER)
 			return false;
+		bool was_ours = l;
 		if (l)
 			lease_drop(q, l);
 		l = lease_add(q, serial, link, PHASE_FOREIGN);
 		if (!l)
 			return false;
+		l->was_ours = was_ours;
 		snprintf(l->owner, sizeof(l->owner), "%s", f->claim.owner);
 		claim_format(&f->claim, l->text);
 		l->since_wall = f->claim.time;
@@ -388,6 +390,9 @@ load_one(struct queue *q, int number, struct err *err)
 	e->batch.base = q->serials + 1;
 	q->serials += e->batch.lines;
 	q->batches[q->nbatches++] = e;
+	/* one that could not be read before may have been sealed before we came */
+	for (int i = 0; q->missing && i < e->nbays; i++)
+		e->bays[i].unsure = true;
 	pthread_mutex_unlock(&q->lock);
 	rc = load_tasks(q, e);
 	batch_close(&e->batch);

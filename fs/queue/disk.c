@@ -94,6 +94,10 @@ posix_list(void *ctx, const char *path, disk_entry_fn *fn, void *arg)
 
 	if (fd < 0)
 		return fd;
+	/* To open it makes a client of NFS ask whether the directory has changed. The answer may be
+	 * a time with a coarse clock's ticks: what came within the tick of the last listing would
+	 * then be missing for good. So what is cached of it is dropped: posix_fadvise(2). */
+	posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
 	DIR *dir = fdopendir(fd);
 	if (!dir) {
 		int rc = -errno;

@@ -46,7 +46,7 @@ struct disk_ops {
 	int (*mkdir)(void *ctx, const char *path);
 	int (*unlink)(void *ctx, const char *path);
 	int (*rmdir)(void *ctx, const char *path);
-	/* opens the directory anew, which makes a network client revalidate it; skips . and .. */
+	/* opens the directory anew and asks the server for all of it; skips . and .. */
 	int (*list)(void *ctx, const char *path, disk_entry_fn *fn, void *arg);
 	int (*stat)(void *ctx, const char *path, struct disk_stat *st);
 	/* set both times to whole seconds; never creates */

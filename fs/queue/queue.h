@@ -26,6 +26,7 @@ struct queue_options {
 	bool join;	 /* make an owner with a beat: needed to claim, and to change tasks */
 	enum owner_kind as; /* which; waits while somebody seals the run, unless it is a sealer */
 	bool admit;	 /* try the storage first, and refuse what raser doctor fails */
+	bool damaged;	 /* open it although seals are damaged, which is for looking only */
 	const char *tmp; /* node-local directory for submissions; NULL = $TMPDIR or /tmp */
 };
 

@@ -25,6 +25,7 @@ struct bay {
 	int tasks;	    /* in the index */
 	int done, over;	    /* known to be done; to be done, failed or cancelled */
 	int unread;	    /* ends that are known of, but not read */
+	bool unsure;	    /* may have been sealed since it was listed: see seal_overrules() */
 	unsigned seal;	    /* the number of the seal that was read; 0 = none */
 	struct sealed *sealed; /* what it says, by line; NULL until it is read */
 	/* group commit, guarded by queue.sync_lock */
@@ -61,6 +62,7 @@ struct lease {
 	bool delivered;
 	int64_t since_wall, touched_wall;
 	int64_t since_boot, touched_boot; /* foreign: first seen */
+	bool was_ours; /* foreign: made by another after ours was lost */
 	int64_t looked_boot; /* our chain was last read afresh */
 	int64_t ending_boot; /* PHASE_ENDING: since when */
 	uint64_t seq;	     /* of our claim */
@@ -120,6 +122,8 @@ struct queue {
 	struct node_line self; /* what the last beat said */
 	uint64_t seq;
 	int64_t last_beat;   /* boot ms of the last good beat */
+	int64_t born;	     /* boot ms: its beat was there; 0 = since it was opened */
+	bool sealer_may_live; /* nobody has looked for one since then */
 	bool must_beat;	     /* no claims before the next good beat */
 	bool beat_failing;   /* the last one did */
 	bool beat_troubled;  /* since the last watch round */
@@ -341,6 +345,11 @@ digest_text(struct queue *q, const struct place *p, struct pack *pack);
 /* Write the digests that are due. */
 void
 digests_write(struct queue *q);
+/* What a digest says: folds[i] for rows[i], in the order of tasks; folds has room for a bay. 0;
+ * -ENOENT; -EBADMSG: torn, or of another bay; -EILSEQ: whole, but of other tasks; or an errno. The
+ * caller frees the rows in any case. */
+int
+digest_load(struct queue *q, const struct place *p, struct bay_rows *rows, struct fold *folds);
 /* Take over what a digest says. How many tasks changed; -ENOENT, -EBADMSG or another errno: there
  * is none that could be read, and the bay must be listed. */
 int64_t
@@ -355,11 +364,27 @@ bool
 sealed_find(struct queue *q, int64_t serial, struct sealed *s);
 /*
  * A create that we have won may be of a name that was removed: true when a seal says that the
- * attempt is over, and then nothing was won. Looks only when our last good beat is so long ago
- * that somebody may have sealed since. Not under lock.
+ * attempt is over, and then nothing was won. Looks only when somebody may have sealed since the bay
+ * was listed: our last good beat is long ago, or it was made by another life of ours. Not under lock.
  */
 bool
 seal_overrules(struct queue *q, const struct place *p, int64_t serial, unsigned attempt);
+/* This daemon was dead for a while: whatever it knows may have been sealed since. [under lock] */
+void
+seal_suspect(struct queue *q);
+/* A listing of nodes/ that began then, in boot ms, showed no sealer. [under lock] */
+void
+seal_nobody(struct queue *q, int64_t began);
+/* A listing of a bay begins. What it returns is for seal_looked(), when it has ended well. */
+int64_t
+seal_looking(struct queue *q);
+void
+seal_looked(struct queue *q, struct bay *b, int64_t looking);
+/* But an end that was read into the seal just as we wrote it stands: whoever froze between its
+ * create and the answer is not told that it lost. Not under lock. */
+bool
+seal_has_end(struct queue *q, const struct place *p, const char *name, unsigned attempt,
+	     const char *text);
 
 /* ---- sealer.c ---- */
 

@@ -234,31 +234,78 @@ on_file(void *arg, const char *file)
 	return 0;
 }
 
+void
+seal_suspect(struct queue *q)
+{
+	q->born = disk_now(&q->disk);
+	q->sealer_may_live = true;
+	for (int i = 0; i < q->nbatches; i++)
+		for (int k = 0; k < q->batches[i]->nbays; k++)
+			q->batches[i]->bays[k].unsure = true;
+}
+
+void
+seal_nobody(struct queue *q, int64_t began)
+{
+	/* from here on a sealer sees our beat before it begins */
+	if (began > q->born)
+		q->sealer_may_live = false;
+}
+
+int64_t
+seal_looking(struct queue *q)
+{
+	pthread_mutex_lock(&q->lock);
+	int64_t looking = q->sealer_may_live ? -1 : q->born;
+	pthread_mutex_unlock(&q->lock);
+	return looking;
+}
+
+void
+seal_looked(struct queue *q, struct bay *b, int64_t looking)
+{
+	pthread_mutex_lock(&q->lock);
+	if (looking == q->born && !q->sealer_may_live)
+		b->unsure = false;
+	pthread_mutex_unlock(&q->lock);
+}
+
 enum { LOOK_AGAIN_MS = 500 };
+
+/* Which seals there are. What we have won must not be called lost because nothing can be listed just
+ * now. */
+static int
+list_seals(struct queue *q, const struct place *p, struct seal_numbers *numbers)
+{
+	char path[DISK_PATH];
+	int rc;
+
+	place_bay(p, path);
+	while ((rc = disk_list(&q->disk, path, on_file, numbers)) < 0 && rc != -ENOENT &&
+	       !disk_is_away(&q->disk) && !atomic_load(&q->disk.stopping)) {
+		disk_pause(&q->disk, LOOK_AGAIN_MS);
+		*numbers = (struct seal_numbers){ 0 };
+	}
+	return rc;
+}
 
 bool
 seal_overrules(struct queue *q, const struct place *p, int64_t serial, unsigned attempt)
 {
+	struct bay *b = &p->entry->bays[p->bay];
 	struct seal_numbers numbers = { 0 };
 	struct bay_rows rows = { 0 };
 	struct sealed s;
-	char path[DISK_PATH];
 
 	pthread_mutex_lock(&q->lock);
 	/* a beat that stood then proves that nobody had begun to seal by now */
-	bool fresh = disk_now(&q->disk) - q->last_beat <= q->conf.steal_after_ms / 2;
-	unsigned known = p->entry->bays[p->bay].seal;
+	bool fresh = disk_now(&q->disk) - q->last_beat <= q->conf.steal_after_ms / 2 && !b->unsure;
+	unsigned known = b->seal;
 	pthread_mutex_unlock(&q->lock);
 	if (fresh)
 		return false;
-	place_bay(p, path);
-	int64_t rc;
-	/* what we have won must not be called lost because nothing can be listed just now */
-	while ((rc = disk_list(&q->disk, path, on_file, &numbers)) < 0 && rc != -ENOENT &&
-	       !disk_is_away(&q->disk) && !atomic_load(&q->disk.stopping)) {
-		disk_pause(&q->disk, LOOK_AGAIN_MS);
-		numbers = (struct seal_numbers){ 0 };
-	}
+	int64_t looking = seal_looking(q);
+	int64_t rc = list_seals(q, p, &numbers);
 	if (!rc && numbers.count && numbers.n[0] > known)
 		rc = bay_rows(q, p, &rows);
 	if (!rc && rows.rows) {
@@ -269,8 +316,45 @@ seal_overrules(struct queue *q, const struct place *p, int64_t serial, unsigned 
 	/* what cannot be looked at may be so */
 	if (rc < 0 && rc != -EBADMSG)
 		return true;
+	seal_looked(q, b, looking);
 	pthread_mutex_lock(&q->lock);
 	bool over = sealed_find(q, serial, &s) && attempt <= s.attempt;
 	pthread_mutex_unlock(&q->lock);
 	return over;
+}
+
+struct wanted_end {
+	const char *name, *text;
+	unsigned attempt;
+	bool found;
+};
+
+static int
+on_sealed_link(void *arg, struct row *row, unsigned attempt, enum link_kind kind, const char *text)
+{
+	struct wanted_end *w = arg;
+
+	w->found |= kind == LINK_END && attempt == w->attempt && !strcmp(row->task.name, w->name) &&
+		    !strcmp(text, w->text);
+	return 0;
+}
+
+bool
+seal_has_end(struct queue *q, const struct place *p, const char *name, unsigned attempt,
+	     const char *text)
+{
+	struct wanted_end w = { .name = name, .text = text, .attempt = attempt };
+	struct seal_numbers numbers = { 0 };
+	struct sealed *sealed = calloc(BAY_TASKS, sizeof(*sealed));
+	struct bay_rows rows = { 0 };
+	unsigned number;
+
+	if (sealed && !list_seals(q, p, &numbers) && !bay_rows(q, p, &rows)) {
+		rows_sort(&rows);
+		if (seal_read(q, p, &numbers, &rows, sealed, &number, on_sealed_link, &w))
+			w.found = false;
+	}
+	free(rows.rows);
+	free(sealed);
+	return w.found;
 }

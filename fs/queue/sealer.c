@@ -91,7 +91,7 @@ sealer_wait(struct queue *q, struct err *err)
 			disk_pause(&q->disk, LOOK_MS < due ? LOOK_MS : (int)due);
 	}
 	if (said)
-		log_warnx("%s is sealed; going on", q->path);
+		log_warnx("%s: sealing has ended; going on", q->path);
 	return 0;
 }
 

@@ -66,9 +66,10 @@ bay_sync(struct queue *q, const struct place *p)
 	return of_storage(rc);
 }
 
-/* What stands already is success only when it is durable: a sync that failed is made up for. */
+/* What stands already is success only when it is durable: a sync that failed is made up for. Else
+ * the answer is `settled`. */
 static int
-sync_owed(struct queue *q, int64_t serial)
+sync_owed(struct queue *q, int64_t serial, int settled)
 {
 	struct place p;
 
@@ -76,11 +77,11 @@ sync_owed(struct queue *q, int64_t serial)
 	bool there = place_of(q, serial, &p);
 	pthread_mutex_unlock(&q->lock);
 	if (!there)
-		return 0;
+		return settled;
 	pthread_mutex_lock(&q->sync_lock);
 	bool owed = p.entry->bays[p.bay].owed;
 	pthread_mutex_unlock(&q->sync_lock);
-	return owed ? bay_sync(q, &p) : 0;
+	return owed ? bay_sync(q, &p) : settled;
 }
 
 /* ---- counting ---- */
@@ -194,6 +195,20 @@ own_end(struct queue *q, const char *owner, enum reason reason, struct now now)
 
 /* ---- our own claims ---- */
 
+/* An end that stands where ours would is ours as well: a create that the storage refused may
+ * arrive all the same, later, and nobody else writes in the name of this owner. */
+static bool
+take_own_end(const char *found, struct end *e)
+{
+	struct end there;
+
+	if (!end_parse(found, &there) || strcmp(there.owner, e->owner) != 0 ||
+	    there.outcome != e->outcome)
+		return false;
+	*e = there;
+	return true;
+}
+
 /* Back to a holder's lease after a create that did nothing. [under lock] */
 static void
 still_held(struct lease *l)
@@ -271,7 +286,10 @@ settle(struct queue *q, int64_t serial, unsigned attempt, enum outcome outcome,
 		return -ESTALE;
 	}
 	rc = vanished ? -EIO : rc ? of_storage(rc) : of_storage(chain_cas(&q->disk, path, text, found));
-	if (rc == 1 && seal_overrules(q, &p, serial, attempt)) {
+	if (rc == 0 && take_own_end(found, &e))
+		rc = 1;
+	if (rc == 1 && seal_overrules(q, &p, serial, attempt) &&
+	    !seal_has_end(q, &p, t.name, attempt, found)) {
 		/* that end was removed because it had been read: this one tells nothing */
 		claim_vanished(q, &p, serial, attempt, now);
 		pthread_mutex_lock(&q->lock);
@@ -363,7 +381,7 @@ end_own(struct queue *q, int64_t serial, unsigned attempt, enum outcome outcome,
 			     (attempt == t.attempt && t.state == TASK_PENDING);
 		rc = never ? -ENOENT : -ESTALE;
 	} else if (l->phase == PHASE_FOREIGN) {
-		rc = -EPERM;
+		rc = l->was_ours ? -ESTALE : -EPERM;
 	} else if (l->phase == PHASE_OVER) {
 		/* the same again is success: replies get lost, and mv asks twice */
 		rc = l->outcome == outcome ? 1 : -ESTALE;
@@ -372,7 +390,7 @@ end_own(struct queue *q, int64_t serial, unsigned attempt, enum outcome outcome,
 	}
 	pthread_mutex_unlock(&q->lock);
 	if (rc)
-		return rc == 1 ? sync_owed(q, serial) : rc;
+		return rc == 1 ? sync_owed(q, serial, 0) : rc;
 	return settle(q, serial, attempt, outcome, reason, note, now);
 }
 
@@ -572,7 +590,7 @@ revoke_claim(struct queue *q, int64_t serial, unsigned attempt, struct now now)
 		      t.reason == WHY_REVOKED;
 	pthread_mutex_unlock(&q->lock);
 	if (rc)
-		return stands ? sync_owed(q, serial) : rc;
+		return stands ? sync_owed(q, serial, rc) : rc;
 	rc = end_foreign(q, serial, attempt, NULL, END_FREED, WHY_REVOKED, now);
 	if (rc)
 		return rc < 0 ? rc : 0;
@@ -662,7 +680,7 @@ cancel(struct queue *q, int64_t serial, unsigned attempt, struct now now)
 			rc = (int)queue_refresh(q, now, 0, 0);
 			break;
 		case TASK_CANCELLED:
-			return sync_owed(q, serial);
+			return sync_owed(q, serial, 0);
 		default:
 			return -EPERM; /* done or failed: final */
 		}
@@ -690,7 +708,7 @@ reopen(struct queue *q, int64_t serial, unsigned attempt, struct now now)
 	if (attempt && attempt != t.attempt && t.state != TASK_PENDING)
 		return -ESTALE;
 	if (t.state == TASK_PENDING)
-		return sync_owed(q, serial); /* somebody reopened it already */
+		return sync_owed(q, serial, 0); /* somebody reopened it already */
 	if (t.state != TASK_FAILED && t.state != TASK_CANCELLED)
 		return -EPERM;
 	rc = verb_link(q, &t, t.attempt + 1, CLAIM_REOPENED, now);

@@ -205,7 +205,7 @@ publish(struct submission *s, int number, const char *submitter, struct now now,
 			disk_pause(&q->disk, AGAIN_MS);
 		history_say(&q->disk, "submitted\t%d\t%s\t%lld", number, text,
 			    (long long)builder_count(s->builder));
-	} else {
+	} else if (rc != -EINPROGRESS) { /* then the link may stand, or come to stand */
 		disk_unlink(&q->disk, file); /* ours alone: nobody has heard its name */
 	}
 	if (rc < 0)

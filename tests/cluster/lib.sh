@@ -34,7 +34,7 @@ start_rig() {
 	restore+=("rig stop")
 	rig start "$clients" >"$scratch/rig.log" 2>&1 || skip_all "$rig: $(tail -n 3 "$scratch/rig.log")"
 	mkdir "$logs/history"
-	cp "$top/raserfs" "$top/raser" "$top/tests/chk" "$top/tests/cluster/agents" \
+	cp "$top/raserfs" "$top/raser" "$top/tests/chk" "$top/tests/cluster/agents" "$top/tests/cluster/fresh" \
 		"$RIG_STATE/share/bin/"
 }
 

@@ -11,9 +11,12 @@ deep_tests = \
 	# end of deep tests
 check_PROGRAMS += \
 	tests/cluster/agents \
+	tests/cluster/fresh \
 	tests/cluster/remote \
 	# end of cluster programs
 tests_cluster_agents_SOURCES = tests/cluster/agents.c tests/errname.c tests/chk.h
+tests_cluster_fresh_SOURCES = tests/cluster/fresh.c
+tests_cluster_fresh_LDADD = $(QUEUE_LIBS)
 tests_cluster_remote_SOURCES = tests/cluster/remote.c
 
 # what guests of the rig `nfs` are started with; elsewhere than on x86-64 there are none

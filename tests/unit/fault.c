@@ -85,6 +85,14 @@ unknown_creates(void)
 		   queue_is_held(q, 2, 1),
 	   "a full disk is told, and the claim still held");
 	ok(!queue_end(q, 2, 1, END_DONE, WHY_NONE, NULL, now), "later it is done");
+	queue_claim(q, 3, 1, 0, &by, now, &g);
+	strike(DISK_SYMLINK, "c@1.end", -ENOSPC, 1, true);
+	faults[1] = (struct fault){ .calls = 1 << DISK_READLINK, .part = "c@1.end", .code = -ENOENT,
+				    .times = 1 };
+	ok(queue_end(q, 3, 1, END_DONE, WHY_NONE, NULL, now) == -ENOSPC,
+	   "a create was refused, and arrives all the same");
+	ok(!queue_end(q, 3, 1, END_DONE, WHY_NONE, NULL, now), "who ends it again is not told that it "
+	   "is lost: that end is its own");
 	queue_close(q, now);
 }
 

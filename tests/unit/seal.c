@@ -574,6 +574,70 @@ frozen(void)
 	free(after);
 }
 
+/* A daemon that was frozen through all of it, and whose beat has told it: it lives anew, and what
+ * it knows of the run is as old as before. */
+static void
+reborn(void)
+{
+	char path[300];
+	char file[400];
+	struct grant g;
+	struct task t;
+
+	run_new(path, "reborn", 1500, "t");
+	now.boot_ms -= 100000;
+	struct queue *a = open_as(path, OWNER_DAEMON, false);
+	bury(path);
+	now.boot_ms += 100000;
+	struct queue *b = run_open(path, true);
+	while (!queue_next(b, 2, &run_agent, now, &g))
+		queue_end(b, g.serial, g.attempt, END_DONE, WHY_NONE, NULL, now);
+	queue_close(b, now);
+	seal(path);
+	bury(path);
+	ok(!queue_beat(a, now) && !queue_find(a, "t1", &t) && t.state == TASK_PENDING,
+	   "a daemon was frozen while all was done and sealed, and has a new name now");
+	ok(queue_claim(a, 1, 1, 0, &run_agent, now, &g) == -EBUSY &&
+		   queue_cancel(a, 2, 1, now) == -EPERM &&
+		   queue_claim(a, 1025, 1, 0, &run_agent, now, &g) == -EBUSY,
+	   "it is given nothing that is done");
+	ok(files(path, "t1@1.claim") == 1 && !queue_find(a, "t3", &t) && t.state == TASK_DONE,
+	   "though it made its link, and knows better then");
+	unlink(run_file(path, 0, "t1@1.claim", file));
+	queue_close(a, now);
+}
+
+/* One that froze between the create of its end and the answer: the seal has that very end. */
+static void
+frozen_in_its_end(void)
+{
+	char path[300];
+	char file[400];
+	char claim[64];
+	char end[64];
+	struct grant g;
+	struct lease_info info;
+
+	run_new(path, "inend", 1, "t");
+	now.boot_ms -= 100000;
+	struct queue *a = open_as(path, OWNER_DAEMON, false);
+	bool held = !queue_claim(a, 1, 1, 0, &run_agent, now, &g) && !queue_lease(a, 1, 1, &info);
+	now.boot_ms += 100000;
+	snprintf(claim, sizeof(claim), "%s:%llu:%lld", info.owner, (unsigned long long)g.seq,
+		 (long long)info.since);
+	snprintf(end, sizeof(end), "%s:%llu:%lld:d:-:0:0:0", info.owner,
+		 (unsigned long long)g.seq + 1, (long long)now.wall_s);
+	held = held && !symlink(end, run_file(path, 0, "t1@1.end", file));
+	bury(path);
+	seal(path);
+	bury(path);
+	ok(held && files(path, "@") == 0, "a task is done and sealed before its holder has an answer");
+	ok(!symlink(claim, run_file(path, 0, "t1@1.claim", file)) &&
+		   !queue_end(a, 1, 1, END_DONE, WHY_NONE, NULL, now),
+	   "it is told that its end stands");
+	queue_close(a, now);
+}
+
 static void
 damaged(void)
 {
@@ -676,5 +740,7 @@ main(void)
 	damaged();
 	announcing();
 	frozen();
+	reborn();
+	frozen_in_its_end();
 	return done_testing();
 }

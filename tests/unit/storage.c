@@ -180,7 +180,11 @@ silent(struct trial *t)
 {
 	bool good = claimed(t);
 
-	faults_pass(queue_conf(q)->steal_after_ms + 1);
+	/* the daemon is well all the while: one that is cut off judges no agent */
+	for (int i = 0; i < 8; i++) {
+		faults_pass(queue_conf(q)->steal_after_ms / 7);
+		good = good && !queue_beat(q, now()) && !queue_look(q, now());
+	}
 	return good;
 }
 
@@ -347,7 +351,11 @@ do_closed(struct trial *t)
 static int
 do_revoke(struct trial *t)
 {
-	return queue_revoke(q, t->serial, 1, now());
+	struct task row;
+	int rc = queue_revoke(q, t->serial, 1, now());
+
+	/* what is revoked already is over, as for everybody */
+	return rc == -ESTALE && !queue_find(q, t->name, &row) && row.reason == WHY_REVOKED ? 0 : rc;
 }
 
 static int
@@ -414,7 +422,7 @@ static const struct op {
 	{ "end: freed", claimed, do_freed, "claimed@1 f0 l0", "pending@2 f0 l0",
 	  "readlink =0=0, symlink =000, readlink 0000, readlink 0000, sync ====", false },
 	{ "end: stale", silent, do_tick, "claimed@1 f0 l0", "pending@2 f0 l1",
-	  "readlink =0=0, symlink =000, readlink 0000, list 0000, readlink 0000, sync 0000", true },
+	  "readlink =0=0, symlink =000, readlink 0000, readlink 0000, sync 0000", true },
 	{ "end: closed", claimed, do_closed, "claimed@1 f0 l0", "pending@2 f1 l0",
 	  "readlink 0000, symlink 0000, readlink 0000, readlink 0000, sync 0000", true },
 	{ "revoke", claimed, do_revoke, "claimed@1 f0 l0", "pending@2 f0 l0",
