@@ -476,7 +476,7 @@ end_foreign(struct queue *q, int64_t serial, unsigned attempt, const char *judge
 	int rc = fold_task(q, bay, &t, attempt, false, &f);
 	if (rc == -ENOENT && run_check(q))
 		rc = -EIO;
-	bool other = !rc && was == PHASE_FOREIGN && judged && strcmp(f.claim.owner, judged) != 0;
+	bool other = !rc && judged && strcmp(f.claim.owner, judged) != 0;
 	if (!rc && f.state == TASK_CLAIMED && !other) {
 		e.outcome = count_end(&q->conf, max_failures(q, &t), outcome, &f.counts,
 				      &e.counts);
@@ -495,6 +495,7 @@ end_foreign(struct queue *q, int64_t serial, unsigned attempt, const char *judge
 	if (l)
 		l->phase = was;
 	if (other && l) {
+		l->phase = PHASE_FOREIGN; /* ours, perhaps, in an earlier life: no longer */
 		snprintf(l->owner, sizeof(l->owner), "%s", f.claim.owner);
 		claim_format(&f.claim, l->text);
 		l->since_boot = now.boot_ms;

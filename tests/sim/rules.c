@@ -324,7 +324,8 @@ rules_kept(struct proc *p, const struct grant *g, int64_t asked)
 	struct claim c;
 	int64_t late = asked - world.steal_after_ms * 500 - world.manners.list_lag;
 
-	if (p->dead || !queue_is_grant(p->q, g->serial, g->attempt, g->seq) ||
+	if (p->dead || world.chain_touched ||
+	    !queue_is_grant(p->q, g->serial, g->attempt, g->seq) ||
 	    !find_bay(g->name, g->attempt, bay))
 		return;
 	queue_owner(p->q, owner);
