@@ -286,11 +286,17 @@ settle(struct queue *q, int64_t serial, unsigned attempt, enum outcome outcome,
 		return -ESTALE;
 	}
 	rc = vanished ? -EIO : rc ? of_storage(rc) : of_storage(chain_cas(&q->disk, path, text, found));
-	if (rc == 0 && take_own_end(found, &e))
+	if (rc == 0 && take_own_end(found, &e)) {
+		memcpy(text, found, sizeof(text));
 		rc = 1;
-	if (rc == 1 && seal_overrules(q, &p, serial, attempt) &&
-	    !seal_has_end(q, &p, t.name, attempt, found)) {
-		/* that end was removed because it had been read: this one tells nothing */
+	}
+	bool sealed = rc >= 0 && seal_overrules(q, &p, serial, attempt);
+	if (sealed && seal_has_end(q, &p, t.name, attempt, text)) {
+		rc = 1; /* whatever has come to stand there since */
+		sealed = false;
+	}
+	if (sealed) {
+		/* another end was removed because it had been read: this one tells nothing */
 		claim_vanished(q, &p, serial, attempt, now);
 		pthread_mutex_lock(&q->lock);
 		pthread_cond_broadcast(&q->settled);

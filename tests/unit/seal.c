@@ -685,9 +685,10 @@ reborn(void)
 	queue_close(a, now);
 }
 
-/* One that froze between the create of its end and the answer: the seal has that very end. */
+/* One that froze between the create of its end and the answer: the seal has that very end. other: what
+ * another, who froze as well, has made there since. */
 static void
-frozen_in_its_end(void)
+frozen_in_its_end(const char *name, const char *other)
 {
 	char path[300];
 	char file[400];
@@ -696,7 +697,7 @@ frozen_in_its_end(void)
 	struct grant g;
 	struct lease_info info;
 
-	run_new(path, "inend", 1, "t");
+	run_new(path, name, 1, "t");
 	now.boot_ms -= 100000;
 	struct queue *a = open_as(path, OWNER_DAEMON, false);
 	bool held = !queue_claim(a, 1, 1, 0, &run_agent, now, &g) && !queue_lease(a, 1, 1, &info);
@@ -710,9 +711,10 @@ frozen_in_its_end(void)
 	seal(path);
 	bury(path);
 	ok(held && files(path, "@") == 0, "a task is done and sealed before its holder has an answer");
-	ok(!symlink(claim, run_file(path, 0, "t1@1.claim", file)) &&
-		   !queue_end(a, 1, 1, END_DONE, WHY_NONE, NULL, now),
-	   "it is told that its end stands");
+	held = !symlink(claim, run_file(path, 0, "t1@1.claim", file)) &&
+	       (!other || !symlink(other, run_file(path, 0, "t1@1.end", file)));
+	ok(held && !queue_end(a, 1, 1, END_DONE, WHY_NONE, NULL, now), "it is told that its end stands%s",
+	   other ? ", not what came later" : "");
 	queue_close(a, now);
 }
 
@@ -821,6 +823,7 @@ main(void)
 	announcing();
 	frozen();
 	reborn();
-	frozen_in_its_end();
+	frozen_in_its_end("inend", NULL);
+	frozen_in_its_end("inend2", "n02.bbbbbbbbbbbb:1:1:l:D:0:1:0");
 	return done_testing();
 }
