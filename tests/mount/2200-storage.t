@@ -211,7 +211,7 @@ unmount c
 
 # ---- forbidden ----
 
-wrap=(setpriv --bounding-set=-dac_override,-dac_read_search)
+wrap=(setpriv "--bounding-set=-dac_override,-dac_read_search")
 disk_run
 mount_run d || exit
 echo "$M" >"$S/mount"
