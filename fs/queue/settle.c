@@ -731,6 +731,8 @@ queue_evict(struct queue *q, const char *owner)
 	if (!*owner || strchr(owner, '/') || owner[0] == '.' || strlen(owner) >= OWNER_TEXT)
 		return -EINVAL;
 	snprintf(path, sizeof(path), "nodes/%s", owner);
+	/* said before as well: who dies meanwhile may have done it */
+	history_say(&q->disk, "hand\tevict\t%s\t0\t%d", owner, -EINPROGRESS);
 	int rc = disk_unlink(&q->disk, path);
 	history_say(&q->disk, "hand\tevict\t%s\t0\t%d", owner, rc);
 	return rc;

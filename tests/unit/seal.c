@@ -13,7 +13,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 static const struct seal_watcher *watcher(void);
@@ -457,14 +456,6 @@ refuse_sync(void *c, const char *dir)
 	return -EIO;
 }
 
-static int
-refuse_unlink(void *c, const char *path)
-{
-	(void)c;
-	(void)path;
-	return -EACCES;
-}
-
 /* A seal whose name may be gone after a crash: the links must stay, for the next sealer as well. */
 static void
 unsynced(void)
@@ -489,41 +480,6 @@ unsynced(void)
 	   "no link is removed before the seal is durable, whoever wrote it: %s", e.text);
 	seal(path);
 	ok(files(path, "seal.") == 1 && files(path, "@") == 0, "then they are");
-}
-
-/* A process that is gone, and a beat of it that cannot be removed for a while. */
-static void
-unburied(void)
-{
-	char path[300];
-	char beat[400];
-	char owner[OWNER_TEXT] = "";
-	int fds[2];
-	int status;
-
-	run_new(path, "unburied", 8, "t");
-	if (pipe(fds))
-		return;
-	pid_t pid = fork();
-	if (!pid) {
-		struct queue *q = run_open(path, true);
-
-		queue_owner(q, owner);
-		_exit(write(fds[1], owner, sizeof(owner)) != sizeof(owner));
-	}
-	waitpid(pid, &status, 0);
-	bool told = read(fds[0], owner, sizeof(owner)) == sizeof(owner);
-	snprintf(beat, sizeof(beat), "%s/nodes/%.30s", path, owner);
-	struct queue *q = open_as(path, OWNER_DAEMON, true);
-	fragile.unlink = refuse_unlink;
-	queue_watch(q, now);
-	ok(told && !access(beat, F_OK), "a dead owner's beat cannot be removed");
-	fragile.unlink = fragile_unlink;
-	queue_watch(q, now);
-	ok(access(beat, F_OK) != 0, "it is, as soon as it can be");
-	queue_close(q, now);
-	close(fds[0]);
-	close(fds[1]);
 }
 
 /* Links at or below a seal that appear again, and names that were removed. */
@@ -694,8 +650,8 @@ frozen_in_its_end(const char *name, const char *other)
 	char file[400];
 	char claim[64];
 	char end[64];
-	struct grant g;
-	struct lease_info info;
+	struct grant g = { 0 };
+	struct lease_info info = { 0 };
 
 	run_new(path, name, 1, "t");
 	now.boot_ms -= 100000;
@@ -816,7 +772,6 @@ main(void)
 		every_call("input error", -EIO, false, false, again);
 	}
 	unsynced();
-	unburied();
 	late();
 	deleted();
 	damaged();
