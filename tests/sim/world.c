@@ -264,6 +264,8 @@ watch_world(void *arg)
 		sched_sleep(6 * world.beat_ms * 1000);
 	until_final();
 	trace("all is final");
+	/* nobody is left to bury the last ones, so their farewell arrives */
+	world.manners.lost_call = world.manners.late_call = 0;
 	world.over = true;
 	for (int i = 0; i < world.nprocs; i++)
 		proc_leave(world.procs[i]);
