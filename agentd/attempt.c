@@ -11,6 +11,7 @@
 #include "folder.h"
 #include "log.h"
 #include "proc.h"
+#include "result.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -271,15 +272,7 @@ attempt_sync(const struct attempt *a)
 void
 attempt_accept(const struct attempt *a, const struct run_info *run, const struct lease_claim *c)
 {
-	char path[PATH_MAX + 300];
-	char tmp[PATH_MAX + 340];
-	const char *folder = strrchr(a->results, '/') + 1;
-
-	snprintf(path, sizeof(path), "%s/results/%s", run->run, c->name);
-	snprintf(tmp, sizeof(tmp), "%s/results/.%ld.%s", run->run, (long)getpid(),
-		 owner_random(c->owner));
-	unlink(tmp);
-	if (symlink(folder, tmp) < 0 || rename(tmp, path) < 0)
+	if (result_accept(run->run, c->name, strrchr(a->results, '/') + 1, owner_random(c->owner)))
 		log_warn("task %s: results/%s cannot point to its result", c->name, c->name);
 }
 

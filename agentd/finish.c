@@ -33,8 +33,8 @@ oom_verb(struct super *s, const char *words)
 	char limit[32] = "";
 	if (s->run.memory)
 		snprintf(limit, sizeof(limit), " of %lld MB", (long long)s->run.memory >> MB_SHIFT);
-	snprintf(s->verb, sizeof(s->verb), "retry oom %speak %lld MB%s: %.70s", how,
-		 (long long)peak >> MB_SHIFT, limit, words);
+	snprintf(s->verb, sizeof(s->verb), "retry oom %speak %lld MB%s%s%.70s", how,
+		 (long long)peak >> MB_SHIFT, limit, *words ? ": " : "", words);
 }
 
 /* Choose the verb that tells how the attempt ended, and what has to be saved before. */
@@ -45,6 +45,7 @@ decide(struct super *s)
 					      [TIMED_OUT] = "timeout" };
 	const struct proc_end *e = &s->end;
 	const char *words = s->attempt.words;
+	const char *colon = *words ? ": " : "";
 	char *verb = s->verb;
 	size_t size = sizeof(s->verb);
 	int code = e->status >= 0 && WIFEXITED(e->status) ? WEXITSTATUS(e->status) : -1;
@@ -60,9 +61,10 @@ decide(struct super *s)
 		snprintf(verb, size, "done"); /* even after a SIGTERM: it finished in its grace */
 		s->done = true;
 	} else if (code == EXIT_FINAL) {
-		snprintf(verb, size, "failed status %d: %.120s", code, words);
+		snprintf(verb, size, "failed status %d%s%.120s", code, colon, words);
 	} else if (s->limit != WELL) {
-		snprintf(verb, size, "retry %s %.60s: %.80s", limits[s->limit], s->limit_why, words);
+		snprintf(verb, size, "retry %s %.60s%s%.80s", limits[s->limit], s->limit_why, colon,
+			 words);
 		s->wants_save = true;
 	} else if (s->preempted) {
 		snprintf(verb, size, "free preempted");
@@ -79,10 +81,10 @@ decide(struct super *s)
 	} else if (e->oom) {
 		oom_verb(s, words);
 	} else if (code >= 0) {
-		snprintf(verb, size, "retry exit status %d: %.120s", code, words);
+		snprintf(verb, size, "retry exit status %d%s%.120s", code, colon, words);
 		s->failed_itself = code != 128 + SIGKILL;
 	} else {
-		snprintf(verb, size, "retry crash signal %d: %.120s", WTERMSIG(e->status), words);
+		snprintf(verb, size, "retry crash signal %d%s%.120s", WTERMSIG(e->status), colon, words);
 		s->failed_itself = WTERMSIG(e->status) != SIGKILL;
 	}
 	text_clean(verb);

@@ -88,6 +88,7 @@ mount_tests = \
 	tests/mount/1900-chaos-tool.t \
 	tests/mount/2000-doctor.t \
 	tests/mount/2100-seal.t \
+	tests/mount/2300-fsck.t \
 	tests/mount/2200-storage.t \
 	tests/mount/2210-idle.t \
 	# end of mount tests

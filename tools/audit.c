@@ -26,7 +26,6 @@ verb_audit(int argc, char **argv)
 	struct target t;
 	int opt;
 
-	opterr = 0;
 	while ((opt = getopt_long(argc, argv, "", options, NULL)) != -1)
 		switch (opt) {
 		case OPT_COMPLETE:

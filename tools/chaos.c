@@ -5,6 +5,7 @@
 #include <config.h>
 
 #include "chaos_impl.h"
+#include "folder.h"
 #include "keeper.h"
 
 #include <errno.h>
@@ -59,7 +60,9 @@ pass_time(struct chaos *c, int64_t until)
 	while (!c->interrupted && now_ms() < until) {
 		struct pollfd fd = { .fd = c->signal_fd, .events = POLLIN };
 
-		poll(&fd, 1, (int)(until - now_ms()));
+		int64_t left = until - now_ms();
+
+		poll(&fd, 1, left > 0 ? (int)left : 0); /* below 0 is for ever */
 		c->interrupted |= (fd.revents & POLLIN) != 0;
 	}
 }
@@ -77,7 +80,7 @@ strike(struct chaos *c)
 		at -= chaos_faults[k++].weight;
 	if (chaos_faults[k].daemon && c->no_daemons)
 		return;
-	if (!prey_find(&c->pack, &c->disk, c->target.run))
+	if (!prey_find(&c->prey, &c->disk, c->target.run))
 		c->done[k] += chaos_faults[k].fn(c);
 }
 
@@ -216,9 +219,9 @@ choose_history(struct chaos *c, const char *given)
 	struct err err = { 0 };
 
 	c->history_dir = given;
-	for (size_t i = 0; i < c->pack.n && !c->history_dir; i++)
-		if (c->pack.all[i].kind == PREY_DAEMON &&
-		    prey_environ(c->pack.all[i].process.pid, "RASER_HISTORY", dir, sizeof(dir)) &&
+	for (size_t i = 0; i < c->prey.n && !c->history_dir; i++)
+		if (c->prey.all[i].kind == PREY_DAEMON &&
+		    prey_environ(c->prey.all[i].process.pid, "RASER_HISTORY", dir, sizeof(dir)) &&
 		    dir[0] == '/')
 			c->history_dir = dir;
 	if (!c->history_dir) {
@@ -255,10 +258,10 @@ run_chaos(struct chaos *c, const char *history, const struct inspection *in)
 	if (disk_open(&c->disk, c->target.run, &err))
 		return complain(1, "%s", err.text);
 	c->begin = now_ms();
-	while (!prey_find(&c->pack, &c->disk, c->target.run) && !c->pack.n && !c->interrupted &&
+	while (!prey_find(&c->prey, &c->disk, c->target.run) && !c->prey.n && !c->interrupted &&
 	       now_ms() < c->begin + START_MS)
 		pass_time(c, now_ms() + LOOK_MS);
-	if (!c->pack.n) {
+	if (!c->prey.n) {
 		complain(1, "no daemon or agent of yours works on %s on this machine; start them first, "
 			 "as with raser run", c->target.run);
 	} else if (choose_history(c, history)) {
@@ -276,7 +279,9 @@ run_chaos(struct chaos *c, const char *history, const struct inspection *in)
 			queue_close(c->queue, now_read());
 	}
 	history_close(c->history);
-	prey_free(&c->pack);
+	if (c->own_dir)
+		folder_remove(c->history_dir);
+	prey_free(&c->prey);
 	disk_close(&c->disk);
 	return status;
 }
@@ -310,7 +315,6 @@ verb_chaos(int argc, char **argv)
 	char more;
 	int opt;
 
-	opterr = 0;
 	while ((opt = getopt_long(argc, argv, "-", options, NULL)) != -1)
 		switch (opt) {
 		case OPT_FOR:

@@ -24,7 +24,7 @@ struct chaos {
 	struct history *history;
 	const char *history_dir;
 	bool own_dir; /* made for our own history only */
-	struct pack pack;
+	struct prey_list prey;
 	struct ballast ballast;
 	char ballast_path[PATH_MAX + 64];
 	int64_t ballast_until; /* 0 = there is none */

@@ -25,7 +25,7 @@ announce(struct chaos *c, const char *what, const char *whom, const char *senten
 	fflush(stdout);
 }
 
-/* One of the pack that pleases; NULL when there is none. */
+/* One of the prey that pleases; NULL when there is none. */
 typedef bool
 prey_fn(struct chaos *c, const struct prey *p);
 static struct prey *
@@ -33,14 +33,14 @@ pick(struct chaos *c, prey_fn *pleases)
 {
 	size_t n = 0;
 
-	for (size_t i = 0; i < c->pack.n; i++)
-		n += pleases(c, &c->pack.all[i]);
+	for (size_t i = 0; i < c->prey.n; i++)
+		n += pleases(c, &c->prey.all[i]);
 	if (!n)
 		return NULL;
 	size_t which = (size_t)draw(c, (long)n);
-	for (size_t i = 0; i < c->pack.n; i++)
-		if (pleases(c, &c->pack.all[i]) && !which--)
-			return &c->pack.all[i];
+	for (size_t i = 0; i < c->prey.n; i++)
+		if (pleases(c, &c->prey.all[i]) && !which--)
+			return &c->prey.all[i];
 	return NULL;
 }
 

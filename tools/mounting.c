@@ -24,6 +24,7 @@
 enum {
 	PAUSE_FIRST_MS = 100,
 	PAUSE_LAST_MS = 30000,
+	TELL_MS = 5000,
 	EXIT_OTHER_RUN = 4, /* of raserfs: the directory is another run's by now */
 };
 
@@ -161,10 +162,21 @@ start_daemon(const struct mounting *m, const struct target *t, int log_fd)
 	_exit(127);
 }
 
-/* The daemon answers, or has ended. */
+/* One of the signals that end a run, which the caller has blocked, has come. */
 static bool
-wait_for_mount(struct mounting *m)
+is_told_to_end(void)
 {
+	sigset_t set;
+
+	return sigpending(&set) == 0 && (sigismember(&set, SIGTERM) || sigismember(&set, SIGINT) ||
+					 sigismember(&set, SIGHUP));
+}
+
+/* The daemon answers, or has ended, or nobody wants it any more. */
+static bool
+wait_for_mount(struct mounting *m, const char *run)
+{
+	int64_t tell_at = m->started + TELL_MS;
 	char path[PATH_MAX + 16];
 	struct stat st;
 	int status;
@@ -174,6 +186,14 @@ wait_for_mount(struct mounting *m)
 		if (waitpid(m->daemon, &status, WNOHANG) == m->daemon) {
 			m->daemon = 0;
 			return false;
+		}
+		m->stopped = is_told_to_end();
+		if (m->stopped)
+			return false;
+		if (now_read().boot_ms > tell_at) {
+			complain(0, "waiting for raserfs to mount %s; %s/logs says why that lasts", run,
+				 run);
+			tell_at = INT64_MAX;
 		}
 		poll(NULL, 0, 10);
 	}
@@ -207,9 +227,12 @@ mounting_start(struct mounting *m, const struct target *t, const char *dir, int 
 	}
 	m->started = now_read().boot_ms;
 	m->daemon = start_daemon(m, t, log_fd);
-	if (m->daemon > 0 && wait_for_mount(m))
+	if (m->daemon > 0 && wait_for_mount(m, t->run))
 		return true;
-	complain(1, "raserfs cannot serve %s%s", t->run, log_fd >= 0 ? "; its log says why" : "");
+	if (m->stopped)
+		complain(1, "stopped before %s was mounted", t->run);
+	else
+		complain(1, "raserfs cannot serve %s%s", t->run, log_fd >= 0 ? "; its log says why" : "");
 	mounting_end(m);
 	return false;
 }
@@ -244,6 +267,7 @@ mounting_died(struct mounting *m, int status, int64_t now_ms, char *what, size_t
 {
 	bool exited = WIFEXITED(status);
 	int code = exited ? WEXITSTATUS(status) : WTERMSIG(status);
+	const char *how = exited ? "ended with status" : "was killed by signal";
 	pid_t pid = m->daemon;
 
 	what[0] = '\0';
@@ -253,16 +277,15 @@ mounting_died(struct mounting *m, int status, int64_t now_ms, char *what, size_t
 	m->daemon = m->adopted ? 0 : find_orphan();
 	m->adopted = m->daemon;
 	if (m->adopted) {
-		snprintf(what, size, "the supervisor of raserfs (pid %ld) was killed by signal %d; "
-			 "raserfs (pid %ld) serves on", (long)pid, code, (long)m->daemon);
+		snprintf(what, size, "the supervisor of raserfs (pid %ld) %s %d; raserfs (pid %ld) serves on",
+			 (long)pid, how, code, (long)m->daemon);
 		return true;
 	}
 	/* who lived for a while did not die of its start */
 	if (now_ms - m->started > 10 * m->pause_ms)
 		m->pause_ms = 0;
 	if (!m->pause_ms || m->pause_ms == PAUSE_FIRST_MS)
-		snprintf(what, size, "raserfs (pid %ld) %s %d; starting it again", (long)pid,
-			 exited ? "ended with status" : "was killed by signal", code);
+		snprintf(what, size, "raserfs (pid %ld) %s %d; starting it again", (long)pid, how, code);
 	m->restart_at = now_ms + m->pause_ms;
 	m->pause_ms = !m->pause_ms ? PAUSE_FIRST_MS :
 		      m->pause_ms * 2 < PAUSE_LAST_MS ? m->pause_ms * 2 : PAUSE_LAST_MS;

@@ -10,6 +10,7 @@ struct mounting {
 	char dir[PATH_MAX]; /* the mount point */
 	char made[PATH_MAX]; /* a directory of ours to remove, or "" */
 	bool private_ns;
+	bool stopped; /* by a signal, before it was mounted */
 	bool adopted; /* daemon is no supervisor, but what one has left behind */
 	pid_t daemon;
 	int restarts; /* how often raserfs, supervisor and all, was started again */
@@ -18,7 +19,8 @@ struct mounting {
 
 /*
  * Mount t's run directory and start a daemon for it, which logs to log_fd; wait until it
- * answers. dir: a visible mount point, or NULL for a private one. False after a message. The
+ * answers, or one of SIGTERM, SIGINT and SIGHUP, which the caller has blocked, is pending. dir: a
+ * visible mount point, or NULL for a private one. False after a message. The
  * calling process may be in another user and mount namespace afterwards.
  */
 bool

@@ -29,7 +29,7 @@ is_ours(pid_t pid)
 }
 
 static struct prey *
-add(struct pack *p, enum prey_kind kind, const struct tree_process *process)
+add(struct prey_list *p, enum prey_kind kind, const struct tree_process *process)
 {
 	if (p->n == p->cap) {
 		size_t cap = p->cap ? p->cap * 2 : 64;
@@ -67,7 +67,7 @@ prey_environ(pid_t pid, const char *name, char *out, size_t size)
 /* ---- daemons ---- */
 
 struct beats {
-	struct pack *pack;
+	struct prey_list *list;
 	struct disk *disk;
 	int rc;
 };
@@ -90,7 +90,7 @@ on_beat(void *arg, const char *name)
 	    !is_ours((pid_t)info.pid) || !tree_look((pid_t)info.pid, &process) ||
 	    process.start != info.start)
 		return 0;
-	struct prey *x = add(b->pack, PREY_DAEMON, &process);
+	struct prey *x = add(b->list, PREY_DAEMON, &process);
 	if (!x)
 		return -ENOMEM;
 	memcpy(x->owner, info.owner, sizeof(x->owner));
@@ -139,7 +139,7 @@ is_agentd_of(pid_t pid, const char *run)
 
 /* An agentd works on one task at a time, which its agent's environment names. */
 static int
-add_tree(struct pack *p, pid_t agentd)
+add_tree(struct prey_list *p, pid_t agentd)
 {
 	struct tree t = { 0 };
 	char task[NAME_LIMIT + 1] = "";
@@ -161,7 +161,7 @@ add_tree(struct pack *p, pid_t agentd)
 }
 
 static int
-find_agentds(struct pack *p, const char *run)
+find_agentds(struct prey_list *p, const char *run)
 {
 	DIR *proc = opendir("/proc");
 	const struct dirent *e;
@@ -183,9 +183,9 @@ find_agentds(struct pack *p, const char *run)
 }
 
 int
-prey_find(struct pack *p, struct disk *disk, const char *run)
+prey_find(struct prey_list *p, struct disk *disk, const char *run)
 {
-	struct beats b = { .pack = p, .disk = disk };
+	struct beats b = { .list = p, .disk = disk };
 
 	p->n = 0;
 	int rc = disk_list(disk, "nodes", on_beat, &b);
@@ -193,8 +193,8 @@ prey_find(struct pack *p, struct disk *disk, const char *run)
 }
 
 void
-prey_free(struct pack *p)
+prey_free(struct prey_list *p)
 {
 	free(p->all);
-	*p = (struct pack){ 0 };
+	*p = (struct prey_list){ 0 };
 }

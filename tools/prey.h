@@ -21,16 +21,16 @@ struct prey {
 	char task[NAME_LIMIT + 1]; /* of an agent, or "" */
 };
 
-struct pack {
+struct prey_list {
 	struct prey *all;
 	size_t n, cap;
 };
 
 /* List them anew. run: as realpath(3) gives it. 0 or an errno. */
 int
-prey_find(struct pack *p, struct disk *disk, const char *run);
+prey_find(struct prey_list *p, struct disk *disk, const char *run);
 void
-prey_free(struct pack *p);
+prey_free(struct prey_list *p);
 
 /* The value of a variable in a process's environment. False when it has none or cannot be read. */
 bool

@@ -19,6 +19,8 @@ static const struct verb {
 } verbs[] = {
 	{ "init", verb_init, "DIR [--force] [--plugin PROGRAM [ARG...]]",
 	  "make a run directory with its raser.ini, and the plugin's tasks in it" },
+	{ "doctor", verb_doctor, "DIR [--load N [--seconds S]] [--peer] [--json]",
+	  "try out whether this node and this directory will do for raserfs" },
 	{ "submit", verb_submit, "RUN [--id-field F] FILE|-", "submit tasks, all or nothing" },
 	{ "run", verb_run,
 	  "RUN [--agents TIER=N,...] [--mount DIR] [--beside PROGRAM] [--sandbox KIND]\n"
@@ -30,10 +32,10 @@ static const struct verb {
 	{ "cancel", verb_cancel, "RUN TASK...|--all", "cancel pending or claimed tasks" },
 	{ "export", verb_export, "RUN [--attempts | --steps]",
 	  "print the records of all attempts, or the steps of the accepted ones" },
-	{ "doctor", verb_doctor, "DIR [--load N [--seconds S]] [--peer] [--json]",
-	  "try out whether this node and this directory will do for raserfs" },
 	{ "seal", verb_seal, "RUN [--bay NAME]...",
 	  "pack what is finished of a run that nobody works on into few files" },
+	{ "fsck", verb_fsck, "RUN [--repair]",
+	  "tell what is odd in a run directory, and repair what is safe to repair" },
 	{ "evict", verb_evict, "RUN OWNER...", "declare a daemon dead: its claims are lost" },
 	{ "audit", verb_audit,
 	  "RUN [--complete] [--settled] [--undisturbed] [--timed[=SECONDS]]\n"
@@ -122,8 +124,12 @@ target_find(const char *path, struct target *t)
 		return true;
 	}
 	struct stat st;
-	if (stat(path, &st) < 0)
-		complain(1, "%s: %s", path, strerror(errno));
+	int error = stat(path, &st) < 0 ? errno : 0;
+	if (error == ENOTCONN)
+		complain(1, "%s: the daemon of this mount is dead; raserfs RUN %s mounts it again", path,
+			 path);
+	else if (error)
+		complain(1, "%s: %s", path, strerror(error));
 	else
 		complain(1, "%s is neither a run directory nor a mount of one (raser init makes a "
 			 "run directory)", path);
@@ -160,7 +166,6 @@ main(int argc, char **argv)
 			verb = &verbs[i];
 			return verb->run(argc - 1, argv + 1);
 		}
-	fprintf(stderr, "raser: there is no verb %s\n", argv[1]);
-	usage(stderr);
+	fprintf(stderr, "raser: there is no verb %s; raser --help lists them\n", argv[1]);
 	return EXIT_USAGE;
 }

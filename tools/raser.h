@@ -39,6 +39,8 @@ verb_chaos(int argc, char **argv);
 int
 verb_seal(int argc, char **argv);
 int
+verb_fsck(int argc, char **argv);
+int
 verb_checkpoint(int argc, char **argv);
 
 /* Everywhere in raser RUN is a run directory or a mount of one. */

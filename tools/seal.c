@@ -9,25 +9,16 @@
 
 #include "records.h"
 #include "store.h"
+#include "waiting.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-static volatile sig_atomic_t stop;
-
-static void
-on_signal(int sig)
-{
-	(void)sig;
-	stop = 1;
-}
 
 /* A name below results/ or checkpoints/, and its task. */
 struct thing {
@@ -48,42 +39,9 @@ struct work {
 	int results; /* open directory; -1: there is none */
 	struct things kept, saved; /* of results/ and of checkpoints/ */
 	int64_t bays, before, unfinished, links, attempts, archives, stores;
-	int64_t said_at;
+	struct waiting waiting;
 	int status;
 };
-
-/* ---- while waiting ---- */
-
-static struct now
-clock_now(void *arg)
-{
-	(void)arg;
-	return now_read();
-}
-
-static void
-say_waiting(void *arg, int64_t ms_left, const char *why)
-{
-	enum { EVERY_MS = 30000 };
-	struct work *w = arg;
-	bool terminal = isatty(STDOUT_FILENO);
-	int64_t now = now_read().boot_ms;
-
-	if (!terminal && w->said_at && now - w->said_at < EVERY_MS)
-		return;
-	w->said_at = now;
-	printf("%swaiting for %lld s more until it is certain that nobody works on it (%s)%s",
-	       terminal ? "\r\033[K" : "", (long long)(ms_left + 999) / 1000, why,
-	       terminal ? "" : "\n");
-	fflush(stdout);
-}
-
-static bool
-is_stopped(void *arg)
-{
-	(void)arg;
-	return stop;
-}
 
 static int
 tick(void *arg)
@@ -288,18 +246,34 @@ is_chosen(const struct seal_bay *b, char *const *bays, int n)
 	return n == 0;
 }
 
+/* Whether all bays that were named are there; those that are not are said. */
+static bool
+are_there(const struct work *w, char *const *chosen, int nchosen)
+{
+	int missing = 0;
+
+	for (int k = 0; k < nchosen; k++) {
+		struct seal_bay b;
+		bool found = false;
+
+		for (int64_t i = 0; !found && !queue_seal_bay(w->q, i, &b); i++)
+			found = is_chosen(&b, chosen + k, 1);
+		if (!found)
+			missing = complain(1, "there is no bay %s (ls %s/chain)", chosen[k], w->t.run);
+	}
+	return !missing;
+}
+
 static int
 seal_bays(struct work *w, char *const *chosen, int nchosen)
 {
 	struct seal_bay b;
 	struct err err = { "" };
-	int64_t seen = 0;
 	int rc = 0;
 
 	for (int64_t i = 0; !rc && !queue_seal_bay(w->q, i, &b); i++) {
 		if (!is_chosen(&b, chosen, nchosen))
 			continue;
-		seen++;
 		rc = queue_seal(w->q, i, &w->w, &b, &err);
 		w->links += b.links;
 		w->bays += !rc && b.result == SEAL_SEALED;
@@ -310,9 +284,6 @@ seal_bays(struct work *w, char *const *chosen, int nchosen)
 		remove_stores(w, &b);
 		rc = pack_records(w, &b);
 	}
-	if (!rc && seen < nchosen)
-		return complain(1, "%d of the %d bays that were named are not there (ls %s/chain)",
-				nchosen - (int)seen, nchosen, w->t.run);
 	if (rc == -EINTR)
 		return complain(1, "stopped; what is sealed is sealed, and the rest is as it was");
 	return rc ? complain(1, "%s", err.text[0] ? err.text : strerror(-rc)) : w->status;
@@ -343,8 +314,7 @@ seal_run(struct work *w, char *const *chosen, int nchosen)
 	struct err err = { "" };
 	int rc = queue_seal_wait(w->q, &w->w, &err);
 
-	if (w->said_at && isatty(STDOUT_FILENO))
-		puts("\r\033[K");
+	waiting_end(&w->waiting);
 	if (rc == -EINTR)
 		return complain(1, "stopped before anything was done");
 	if (rc)
@@ -370,7 +340,6 @@ verb_seal(int argc, char **argv)
 		{ NULL, 0, NULL, 0 },
 	};
 	const struct queue_options o = { .join = true, .as = OWNER_SEALER };
-	const struct sigaction on_stop = { .sa_handler = on_signal };
 	struct work w = { .results = -1 };
 	char **chosen = calloc((size_t)argc + 1, sizeof(*chosen));
 	int nchosen = 0;
@@ -384,7 +353,6 @@ verb_seal(int argc, char **argv)
 		}
 		chosen[nchosen++] = optarg;
 	}
-	w.w = (struct seal_watcher){ .now = clock_now, .waits = say_waiting, .stopped = is_stopped, .arg = &w };
 	int status = 1;
 	if (!chosen)
 		complain(1, "out of memory");
@@ -396,10 +364,8 @@ verb_seal(int argc, char **argv)
 	else if (w.t.run[0] && (w.q = queue_open(w.t.run, &o, now_read(), &err)) == NULL)
 		complain(1, "%s", err.text);
 	if (w.q) {
-		sigaction(SIGINT, &on_stop, NULL);
-		sigaction(SIGTERM, &on_stop, NULL);
-		sigaction(SIGHUP, &on_stop, NULL);
-		status = seal_run(&w, chosen, nchosen);
+		waiting_begin(&w.waiting, &w.w);
+		status = are_there(&w, chosen, nchosen) ? seal_run(&w, chosen, nchosen) : 1;
 		queue_close(w.q, now_read());
 	}
 	things_free(&w.kept);

@@ -64,7 +64,7 @@ struct note {
 	int64_t at;
 };
 
-/* A link that stands. */
+/* A link that stands, or that a seal tells of. */
 struct link {
 	char *path; /* whole */
 	char *bay, *task;
@@ -73,7 +73,7 @@ struct link {
 	char text[LINK_TEXT];
 	struct claim claim;
 	struct end end;
-	bool parses;
+	bool parses, sealed;
 	const struct create *by; /* who says that it wrote it; NULL = nobody */
 };
 

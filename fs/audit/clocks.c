@@ -54,7 +54,8 @@ audit_clocks(struct audit *a)
 		const struct link *l = &a->links[i];
 
 		/* each link was made by who had read the one before it */
-		if (i && !strcmp(l[-1].task, l->task))
+		/* or one below was removed, and made again after it */
+		if (i && !strcmp(l[-1].task, l->task) && !audit_excused(a, l->path))
 			saw(a, l[-1].by, l->by);
 	}
 	for (size_t i = 0; i < a->ncreates; i++) {

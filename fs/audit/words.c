@@ -75,7 +75,8 @@ check_writer(struct audit *a, struct link *l)
 		if (!l->by || c[i].fate == FATE_WON)
 			l->by = &c[i];
 	}
-	if (l->by->fate == FATE_LOST || l->by->fate == FATE_FAILED)
+	/* where the winner's link was removed, a late duplicate of the loser's may take its place */
+	if ((l->by->fate == FATE_LOST || l->by->fate == FATE_FAILED) && !audit_excused(a, l->path))
 		audit_say(a, 5, "%s: '%s' stands, but who wrote it was told that it %s (%s)", l->path,
 			  l->text, l->by->fate == FATE_LOST ? "lost" : "failed",
 			  audit_where(a, l->by->life, l->by->line));

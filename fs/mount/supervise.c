@@ -232,6 +232,15 @@ wait_ms(struct supervisor *u, int64_t ms)
 		on_signals(u);
 }
 
+/* The same until a moment, which may have passed. */
+static void
+wait_until(struct supervisor *u, int64_t until)
+{
+	int64_t ms = until - clock_ms();
+
+	wait_ms(u, ms > 0 ? ms : 0);
+}
+
 /* The letter of proc(5) for what its first thread, which serves, is doing. */
 static char
 doing(pid_t pid)
@@ -260,21 +269,29 @@ is_excused(struct life *l)
 	return state == 't' || (state == 'R' && l->busy++ < BUSY_TIMES);
 }
 
+static bool
+is_ours(const struct life *l, const struct mount_entry *e)
+{
+	if (!e->fuse || e->id == l->below)
+		return false;
+	return l->mount.id ? e->id == l->mount.id && e->minor == l->mount.minor : l->mounting;
+}
+
 /* Everybody who waits for it is freed, and it ends, unless it hangs in the kernel. */
 static void
 break_off(struct supervisor *u)
 {
 	struct life *l = &u->life;
+	struct mount_entry top;
 	int64_t stood = clock_ms() - l->sign;
 
-	if (!l->mount.id)
-		mountinfo_top(u->s->mountpoint, &l->mount);
-	const char *with = l->mount.fuse && l->mount.id != l->below ?
-				   mount_break(u->s->mountpoint, l->mount.minor) :
-				   NULL;
+	/* what is there now: the number of a connection that is over is given to another one, and
+	 * what somebody has mounted over it is not ours to unmount */
+	mountinfo_top(u->s->mountpoint, &top);
+	const char *with = is_ours(l, &top) ? mount_break(u->s->mountpoint, top.minor) : NULL;
 	kill(l->pid, SIGKILL);
 	for (int64_t until = clock_ms() + DEATH_MS; !l->dead && clock_ms() < until;)
-		wait_ms(u, until - clock_ms());
+		wait_until(u, until);
 	snprintf(u->what, sizeof(u->what),
 		 "raserfs (pid %ld) did not serve for %lld s and was %s%s%s%s", (long)l->pid,
 		 (long long)stood / 1000, with ? "broken off by " : "", with ? with : "",
@@ -378,14 +395,6 @@ start(struct supervisor *u, struct supervised *child)
 
 /* ---- after its death ---- */
 
-static bool
-is_ours(const struct life *l, const struct mount_entry *e)
-{
-	if (!e->fuse || e->id == l->below)
-		return false;
-	return l->mount.id ? e->id == l->mount.id && e->minor == l->mount.minor : l->mounting;
-}
-
 /* Take its mount away. False when it stays, or something else lies over it. */
 static bool
 clear(struct supervisor *u)
@@ -399,7 +408,7 @@ clear(struct supervisor *u)
 			break;
 		if (l->pid > 0 && !l->dead)
 			break; /* it hangs */
-		wait_ms(u, until - clock_ms());
+		wait_until(u, until);
 	}
 	while (mountinfo_top(u->s->mountpoint, &e) && is_ours(l, &e))
 		if (!mount_detach(u->s->mountpoint))
@@ -462,7 +471,7 @@ static void
 rest(struct supervisor *u, int64_t ms)
 {
 	for (int64_t until = clock_ms() + ms; !u->ending && clock_ms() < until;)
-		wait_ms(u, until - clock_ms());
+		wait_until(u, until);
 }
 
 /* Somebody else has mounted there meanwhile, and serves. */
@@ -493,6 +502,9 @@ supervise(const struct supervision *s, struct supervised *child)
 		log_warn("signals");
 		return 1;
 	}
+	/* who reads our messages may leave; the child has the old mask again */
+	sigaddset(&set, SIGPIPE);
+	sigprocmask(SIG_BLOCK, &set, NULL);
 	/* what a child leaves behind comes to us */
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
 	for (;;) {

@@ -443,6 +443,45 @@ batch_tasks(struct batch *b, struct disk *disk, int64_t after, int max, batch_ta
 	return rc ? rc : line;
 }
 
+/* The first column of a statement's first row as text, or an errno. */
+static int
+first_text(sqlite3 *db, const char *sql, char *text, size_t size)
+{
+	sqlite3_stmt *stmt = NULL;
+	int rc = prepare(db, sql, &stmt);
+
+	if (!rc && sqlite3_step(stmt) == SQLITE_ROW)
+		copy_text(text, size, sqlite3_column_text(stmt, 0));
+	else
+		rc = -EBADMSG;
+	sqlite3_finalize(stmt);
+	return rc;
+}
+
+int
+batch_check(struct batch *b, struct disk *disk, int64_t *tasks, struct err *err)
+{
+	static const char count[] = "SELECT count(*) FROM task";
+	static const char wrong[] = "SELECT count(*) FROM task LEFT JOIN payload USING(line)"
+				    " WHERE body IS NULL OR length(body) != size";
+	char text[200] = "";
+
+	pthread_mutex_lock(&b->lock);
+	int rc = need_open(b, disk, err);
+	if (!rc && (first_text(b->db, "PRAGMA quick_check(1)", text, sizeof(text)) ||
+		    strcmp(text, "ok") != 0))
+		rc = err_set(err, -EBADMSG, "b.%s.sqlite: %s", b->random,
+			     text[0] ? text : sqlite3_errmsg(b->db));
+	if (!rc && (first_text(b->db, wrong, text, sizeof(text)) || strcmp(text, "0") != 0))
+		rc = err_set(err, -EBADMSG, "b.%s.sqlite: %s payloads are missing or cut", b->random,
+			     text);
+	if (!rc)
+		rc = first_text(b->db, count, text, sizeof(text));
+	*tasks = rc ? 0 : strtoll(text, NULL, 10);
+	pthread_mutex_unlock(&b->lock);
+	return rc;
+}
+
 int
 batch_payload(struct batch *b, struct disk *disk, int64_t line, char **body, size_t *size)
 {

@@ -89,6 +89,14 @@ int64_t
 batch_tasks(struct batch *b, struct disk *disk, int64_t after, int max, batch_task_fn *fn,
 	    void *arg);
 
+/*
+ * Read all of an open batch: SQLite finds its pages sound, and every task has a payload of its size.
+ * 0 and how many tasks there are; -EBADMSG with err when it is damaged; or an errno. There is no
+ * checksum of payloads: a byte that changed inside one is not seen.
+ */
+int
+batch_check(struct batch *b, struct disk *disk, int64_t *tasks, struct err *err);
+
 /* One payload, allocated for the caller, with a NUL behind it. 0 or an errno. */
 int
 batch_payload(struct batch *b, struct disk *disk, int64_t line, char **body, size_t *size);

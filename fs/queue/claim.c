@@ -293,7 +293,7 @@ holder(struct queue *q, int64_t serial, unsigned attempt, struct now now, struct
 			       -ESTALE;
 	switch (l->phase) {
 	case PHASE_FOREIGN:
-		return -EPERM;
+		return l->was_ours ? -ESTALE : -EPERM;
 	case PHASE_OVER:
 		return -ESTALE;
 	case PHASE_CLAIMING:

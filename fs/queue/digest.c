@@ -138,45 +138,53 @@ parse_line(const char *line, const struct task *t, struct fold *f)
 	return true;
 }
 
-int64_t
-digest_read(struct queue *q, const struct place *p)
+int
+digest_load(struct queue *q, const struct place *p, struct bay_rows *rows, struct fold *folds)
 {
 	char head[PACK_HEAD];
 	char path[DISK_PATH];
-	struct bay_rows rows;
 	char *lines;
-	int64_t changed = 0;
 
+	*rows = (struct bay_rows){ 0 };
 	digest_head(q, p, head);
 	digest_path(p, path);
 	int rc = pack_read(&q->disk, path, head, &lines);
-	if (rc == -EBADMSG)
-		log_info("%s is not whole, or not of this bay: not used", path);
 	if (rc)
 		return rc;
-	struct fold *folds = calloc(BAY_TASKS, sizeof(*folds));
-	rc = folds ? bay_rows(q, p, &rows) : -ENOMEM;
-	if (rc) {
-		free(folds);
-		free(lines);
-		return rc;
-	}
+	rc = bay_rows(q, p, rows);
 	const char *line = lines;
 	bool good = true;
-	for (int i = 0; good && i < rows.n; i++) {
-		good = parse_line(line, &rows.rows[i].task, &folds[i]);
+	for (int i = 0; !rc && good && i < rows->n; i++) {
+		good = parse_line(line, &rows->rows[i].task, &folds[i]);
 		line = strchr(line, '\n');
 		line = line ? line + 1 : "";
 	}
 	/* all of it or nothing: it says that every task of the bay is over */
 	good = good && !*line;
-	if (good)
+	free(lines);
+	return rc ? rc : good ? 0 : -EILSEQ;
+}
+
+int64_t
+digest_read(struct queue *q, const struct place *p)
+{
+	struct bay_rows rows = { 0 };
+	struct fold *folds = calloc(BAY_TASKS, sizeof(*folds));
+	int64_t changed = 0;
+	int rc = folds ? digest_load(q, p, &rows, folds) : -ENOMEM;
+
+	if (rc == -EBADMSG)
+		log_info("chain/%s.%d/digest is not whole, or not of this bay: not used",
+			 p->entry->batch.random, p->bay);
+	if (!rc)
 		changed = apply_over(q, &rows, folds);
-	pthread_mutex_lock(&q->lock);
-	p->entry->bays[p->bay].digest = true;
-	pthread_mutex_unlock(&q->lock);
+	if (!rc || rc == -EILSEQ) {
+		rc = 0;
+		pthread_mutex_lock(&q->lock);
+		p->entry->bays[p->bay].digest = true;
+		pthread_mutex_unlock(&q->lock);
+	}
 	free(rows.rows);
 	free(folds);
-	free(lines);
-	return changed;
+	return rc ? rc : changed;
 }

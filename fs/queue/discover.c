@@ -76,11 +76,13 @@ apply_fold(struct queue *q, int64_t serial, unsigned link, bool is_end, const st
 
 		if (l && l->phase != PHASE_OVER)
 			return false;
+		bool was_ours = l;
 		if (l)
 			lease_drop(q, l);
 		l = lease_add(q, serial, link, PHASE_FOREIGN);
 		if (!l)
 			return false;
+		l->was_ours = was_ours;
 		snprintf(l->owner, sizeof(l->owner), "%s", f->claim.owner);
 		claim_format(&f->claim, l->text);
 		l->since_wall = f->claim.time;
@@ -126,21 +128,13 @@ apply_over(struct queue *q, const struct bay_rows *rows, const struct fold *fold
 void
 apply_found(struct queue *q, int64_t serial, unsigned attempt, const char *text)
 {
-	struct fold f = { .state = TASK_CLAIMED, .attempt = attempt, .reason = WHY_NONE };
+	struct fold f = { .state = TASK_CLAIMED, .reason = WHY_NONE };
 	struct task t;
 
 	if (index_get(q->index, serial, &t))
 		return;
-	claim_parse(text, &f.claim);
-	f.counts = t.counts;
-	f.time = f.claim.time;
-	snprintf(f.owner, sizeof(f.owner), "%s", f.claim.owner);
-	if (f.claim.verb == CLAIM_CANCELLED || f.claim.verb == CLAIM_REOPENED) {
-		f.counts = f.claim.counts;
-		f.state = f.claim.verb == CLAIM_CANCELLED ? TASK_CANCELLED : TASK_PENDING;
-		if (f.claim.verb == CLAIM_REOPENED)
-			f.attempt++;
-	}
+	f.counts = t.counts; /* those before a claim of an agent */
+	fold_link(attempt, LINK_CLAIM, text, &f);
 	apply_fold(q, serial, attempt, false, &f);
 }
 
@@ -180,7 +174,7 @@ unread_gone(struct queue *q, const struct task *t)
 
 /* Read at most max ends (0 = all). Returns how many were read. */
 static int64_t
-read_ends(struct queue *q, int max)
+read_ends(struct queue *q, int max, struct now now)
 {
 	struct unread *u = malloc(sizeof(*u));
 	int64_t after = 0;
@@ -215,7 +209,7 @@ read_ends(struct queue *q, int max)
 			}
 			if (rc == -ENOENT) {
 				/* deleted, or it lies in a seal by now */
-				int64_t merged = bay_merge(q, p.entry, p.bay, q->now);
+				int64_t merged = bay_merge(q, p.entry, p.bay, now);
 
 				got += merged > 0 ? merged : 0;
 				unread_gone(q, t);
@@ -388,6 +382,9 @@ load_one(struct queue *q, int number, struct err *err)
 	e->batch.base = q->serials + 1;
 	q->serials += e->batch.lines;
 	q->batches[q->nbatches++] = e;
+	/* one that could not be read before may have been sealed before we came */
+	for (int i = 0; q->missing && i < e->nbays; i++)
+		e->bays[i].unsure = true;
 	pthread_mutex_unlock(&q->lock);
 	rc = load_tasks(q, e);
 	batch_close(&e->batch);
@@ -585,7 +582,7 @@ queue_refresh(struct queue *q, struct now now, int bays, int reads)
 	}
 	if (rc >= 0)
 		check_done_bay(q, now);
-	int64_t got = rc < 0 ? 0 : read_ends(q, reads);
+	int64_t got = rc < 0 ? 0 : read_ends(q, reads, now);
 	if (rc >= 0)
 		digests_write(q);
 	int64_t out = rc < 0 ? rc : trouble ? trouble : got < 0 ? got : changed + got;

@@ -141,6 +141,7 @@ be_reborn(struct queue *q, struct now now)
 	pthread_mutex_lock(&q->lock);
 	q->node = fresh;
 	q->joined = true;
+	seal_suspect(q);
 	beat_said(q);
 	q->last_beat = now.boot_ms;
 	q->must_beat = false;
@@ -411,11 +412,13 @@ publish_nodes(struct queue *q, const char *self)
 		return;
 	pthread_mutex_lock(&q->lock);
 	size_t n = 0;
+	bool sealer = false;
 	q->living = q->living_agents = 0;
 	memset(q->peers, 0, sizeof(q->peers));
 	for (size_t i = 0; i < q->watch.n; i++) {
 		const struct watched *o = &q->watch.owners[i];
 
+		sealer |= o->listed && owner_is_sealer(o->owner);
 		if (!o->listed || o->verdict != ALIVE)
 			continue;
 		struct node_line *line = &lines[n++];
@@ -430,6 +433,8 @@ publish_nodes(struct queue *q, const char *self)
 		q->living++;
 		count_agents(q, o->info.agents);
 	}
+	if (!sealer)
+		seal_nobody(q, q->watch.last_round);
 	struct node_line *old = q->nodes;
 	q->nodes = lines;
 	q->nnodes = n;
@@ -477,8 +482,8 @@ end_standing(struct queue *q, struct standings *s, struct now now)
 		pthread_mutex_lock(&q->watch_lock);
 		bool over = judge(q, &s->all[i], self, now, &outcome, &reason);
 		pthread_mutex_unlock(&q->watch_lock);
-		if (over && end_foreign(q, s->all[i].serial, s->all[i].attempt, outcome, reason,
-					now) < 0)
+		if (over && end_foreign(q, s->all[i].serial, s->all[i].attempt, s->all[i].owner,
+					outcome, reason, now) < 0)
 			failed++;
 	}
 	return failed;

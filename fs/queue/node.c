@@ -24,6 +24,7 @@ enum {
 	WANTED_MAX = 8, /* owners of wanted tasks looked at in a round */
 	LOOKS_MIN = 4,
 	MISSING_MS = 1000,
+	WRITE_S = 60, /* longer than writing a note takes */
 };
 
 #define FORMAT_LINE "raserfs 1 "
@@ -178,12 +179,17 @@ node_beat(struct node *node, int64_t wall)
 	node_path(path, node->owner);
 	/* strictly increasing, whatever the clock does: coarse file systems keep seconds only */
 	int64_t next = wall > node->second ? wall : node->second + 1;
+	/* a clock that was set back: what we wrote since may carry a later time than any touch, and
+	 * on some file systems times never fall (Lustre) */
+	if (wall < node->wall)
+		next = node->second + WRITE_S;
+	node->wall = wall;
 	int64_t since = node->disk->history ? disk_now(node->disk) : 0;
 	int rc = disk_touch(node->disk, path, next);
 	if (MUTANT(BEAT_ONCE) && rc == -ENOENT)
 		rc = disk_create(node->disk, path, node->text, strlen(node->text));
-	if (!rc)
-		node->second = next;
+	/* also when it failed: it may have been done, and the same time again would move nothing */
+	node->second = next;
 	history_say(node->disk, "beat\t%s\t%lld\t%d", node->owner, (long long)since, rc);
 	if (rc == -ENOENT)
 		history_say(node->disk, "dead\t%s", node->owner);
@@ -554,9 +560,11 @@ watch_bury(struct watch *w, const char *owner)
 	node_path(path, owner);
 	int rc = disk_unlink(w->disk, path);
 	history_say(w->disk, "unlink\t%s\t%d", owner, rc);
-	if (rc && rc != -ENOENT)
+	if (rc && rc != -ENOENT) {
 		log_warnx("node %s is dead, but its beat cannot be unlinked: %s", owner,
 			  strerror(-rc));
+		return; /* the next round tries again */
+	}
 	struct watched *o = watch_owner(w, owner);
 	if (o)
 		o->verdict = DEAD_LOST;

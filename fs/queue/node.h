@@ -28,6 +28,7 @@ struct node {
 	enum owner_kind kind;
 	char owner[OWNER_TEXT];
 	int64_t second; /* the last time written, in whole seconds */
+	int64_t wall;	/* the clock at the last beat */
 	char text[NODE_TEXT];
 	char note[NODE_NOTE]; /* "low=5 high=2": agents by tier, as last written */
 };
@@ -136,7 +137,7 @@ int64_t
 watch_round(struct watch *w, const char *self, const char *const *wanted, size_t nwanted,
 	    bool restart);
 
-/* All claims of a proven dead owner are ended: unlink its beat. */
+/* All claims of a proven dead owner are ended: unlink its beat. It stays proven dead when that fails. */
 void
 watch_bury(struct watch *w, const char *owner);
 

@@ -163,7 +163,7 @@ queue_open_disk(struct disk disk, const char *path, const struct queue_options *
 	}
 	/* links as well as batches: who mounts a run sees it as it is. Texts of ends come after */
 	int64_t rc = queue_refresh(q, now, 0, 1);
-	if (rc < 0) {
+	if (rc < 0 && !(rc == -EBADMSG && options->damaged)) {
 		err_set(err, (int)rc, "%s cannot be read: %s", path, strerror((int)-rc));
 		goto fail;
 	}

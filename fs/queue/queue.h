@@ -26,6 +26,7 @@ struct queue_options {
 	bool join;	 /* make an owner with a beat: needed to claim, and to change tasks */
 	enum owner_kind as; /* which; waits while somebody seals the run, unless it is a sealer */
 	bool admit;	 /* try the storage first, and refuse what raser doctor fails */
+	bool damaged;	 /* open it although seals are damaged, which is for looking only */
 	const char *tmp; /* node-local directory for submissions; NULL = $TMPDIR or /tmp */
 };
 
@@ -341,6 +342,16 @@ struct seal_bay {
 /* Which bay has number i, from 0 up, over all batches. 0, or -ERANGE behind the last one. [memory] */
 int
 queue_seal_bay(struct queue *q, int64_t i, struct seal_bay *out);
+
+/* A link that a seal tells of. bay: its directory. A non-zero return ends the reading. */
+typedef int
+sealed_link_fn(void *arg, const char *bay, const char *name, unsigned attempt, enum link_kind kind,
+	       const char *text);
+
+/* All links of the bay with number i that a whole seal tells of; none when there is no seal. 0,
+ * what fn returned, -ERANGE behind the last bay, or an errno. [storage] */
+int
+queue_sealed_links(struct queue *q, int64_t i, sealed_link_fn *fn, void *arg);
 
 /*
  * Seal the bay with number i, after queue_seal_wait(). 0, -ERANGE, -EOWNERDEAD when our beat is

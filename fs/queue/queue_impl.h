@@ -25,6 +25,8 @@ struct bay {
 	int tasks;	    /* in the index */
 	int done, over;	    /* known to be done; to be done, failed or cancelled */
 	int unread;	    /* ends that are known of, but not read */
+	bool unsure;	    /* may have been sealed since it was listed: see seal_overrules() */
+	uint64_t endless;   /* of claims that are over without an end: those that are not ours to end */
 	unsigned seal;	    /* the number of the seal that was read; 0 = none */
 	struct sealed *sealed; /* what it says, by line; NULL until it is read */
 	/* group commit, guarded by queue.sync_lock */
@@ -61,6 +63,7 @@ struct lease {
 	bool delivered;
 	int64_t since_wall, touched_wall;
 	int64_t since_boot, touched_boot; /* foreign: first seen */
+	bool was_ours; /* foreign: made by another after ours was lost */
 	int64_t looked_boot; /* our chain was last read afresh */
 	int64_t ending_boot; /* PHASE_ENDING: since when */
 	uint64_t seq;	     /* of our claim */
@@ -120,6 +123,8 @@ struct queue {
 	struct node_line self; /* what the last beat said */
 	uint64_t seq;
 	int64_t last_beat;   /* boot ms of the last good beat */
+	int64_t born;	     /* boot ms: its beat was there; 0 = since it was opened */
+	bool sealer_may_live; /* nobody has looked for one since then */
 	bool must_beat;	     /* no claims before the next good beat */
 	bool beat_failing;   /* the last one did */
 	bool beat_troubled;  /* since the last watch round */
@@ -261,14 +266,16 @@ claim_cas(struct queue *q, const char *bay, const char *name, unsigned attempt, 
 int
 settle(struct queue *q, int64_t serial, unsigned attempt, enum outcome outcome,
        enum reason reason, const char *note, struct now now);
-/* End somebody's claim: of a dead owner, a stray of our own, or by an admin's hand. 1: ended
- * by us, 0: another end stands (and is applied), or an errno (it may stand, and not be synced). Not under lock. */
+/* End somebody's claim: of a dead owner, a stray of our own, or by an admin's hand. judged: the
+ * owner on whom the verdict is, and nobody else's claim is ended; NULL: whose it may be. 1: ended
+ * by us, 0: another end stands (and is applied), or it is another's, or an errno (it may stand, and
+ * not be synced). Not under lock. */
 int
-end_foreign(struct queue *q, int64_t serial, unsigned attempt, enum outcome outcome,
-	    enum reason reason, struct now now);
+end_foreign(struct queue *q, int64_t serial, unsigned attempt, const char *judged,
+	    enum outcome outcome, enum reason reason, struct now now);
 /* An end that we know stands no longer, and the claim is ours: write it again, or everybody else
- * would wait for us. Not under lock. */
-void
+ * would wait for us. True: the claim is not ours, or needs no end. Not under lock. */
+bool
 restore_end(struct queue *q, int64_t serial, unsigned attempt, struct now now);
 /* Make the names in a bay durable; concurrent callers share a sync. Not under lock. */
 int
@@ -287,6 +294,7 @@ struct row {
 	struct task task;
 	unsigned claim, end; /* highest attempt with such a link */
 	bool sealed;	     /* end is what a seal says */
+	bool endless;	     /* over, by what is known; but its highest link is a claim */
 };
 struct bay_rows {
 	struct row *rows;
@@ -339,6 +347,11 @@ digest_text(struct queue *q, const struct place *p, struct pack *pack);
 /* Write the digests that are due. */
 void
 digests_write(struct queue *q);
+/* What a digest says: folds[i] for rows[i], in the order of tasks; folds has room for a bay. 0;
+ * -ENOENT; -EBADMSG: torn, or of another bay; -EILSEQ: whole, but of other tasks; or an errno. The
+ * caller frees the rows in any case. */
+int
+digest_load(struct queue *q, const struct place *p, struct bay_rows *rows, struct fold *folds);
 /* Take over what a digest says. How many tasks changed; -ENOENT, -EBADMSG or another errno: there
  * is none that could be read, and the bay must be listed. */
 int64_t
@@ -353,11 +366,22 @@ bool
 sealed_find(struct queue *q, int64_t serial, struct sealed *s);
 /*
  * A create that we have won may be of a name that was removed: true when a seal says that the
- * attempt is over, and then nothing was won. Looks only when our last good beat is so long ago
- * that somebody may have sealed since. Not under lock.
+ * attempt is over, and then nothing was won. Looks only when somebody may have sealed since the bay
+ * was listed: our last good beat is long ago, or it was made by another life of ours. Not under lock.
  */
 bool
 seal_overrules(struct queue *q, const struct place *p, int64_t serial, unsigned attempt);
+/* This daemon was dead for a while: whatever it knows may have been sealed since. [under lock] */
+void
+seal_suspect(struct queue *q);
+/* A listing of nodes/ that began then, in boot ms, showed no sealer. [under lock] */
+void
+seal_nobody(struct queue *q, int64_t began);
+/* A listing of a bay begins. What it returns is for seal_looked(), when it has ended well. */
+int64_t
+seal_looking(struct queue *q);
+void
+seal_looked(struct queue *q, struct bay *b, int64_t looking);
 /* But an end that was read into the seal just as we wrote it stands: whoever froze between its
  * create and the answer is not told that it lost. Not under lock. */
 bool

@@ -234,6 +234,42 @@ on_file(void *arg, const char *file)
 	return 0;
 }
 
+void
+seal_suspect(struct queue *q)
+{
+	q->born = disk_now(&q->disk);
+	q->sealer_may_live = true;
+	for (int i = 0; i < q->nbatches; i++)
+		for (int k = 0; k < q->batches[i]->nbays; k++)
+			q->batches[i]->bays[k].unsure = true;
+}
+
+void
+seal_nobody(struct queue *q, int64_t began)
+{
+	/* from here on a sealer sees our beat before it begins */
+	if (began > q->born)
+		q->sealer_may_live = false;
+}
+
+int64_t
+seal_looking(struct queue *q)
+{
+	pthread_mutex_lock(&q->lock);
+	int64_t looking = q->sealer_may_live ? -1 : q->born;
+	pthread_mutex_unlock(&q->lock);
+	return looking;
+}
+
+void
+seal_looked(struct queue *q, struct bay *b, int64_t looking)
+{
+	pthread_mutex_lock(&q->lock);
+	if (looking == q->born && !q->sealer_may_live)
+		b->unsure = false;
+	pthread_mutex_unlock(&q->lock);
+}
+
 enum { LOOK_AGAIN_MS = 500 };
 
 /* Which seals there are. What we have won must not be called lost because nothing can be listed just
@@ -256,17 +292,19 @@ list_seals(struct queue *q, const struct place *p, struct seal_numbers *numbers)
 bool
 seal_overrules(struct queue *q, const struct place *p, int64_t serial, unsigned attempt)
 {
+	struct bay *b = &p->entry->bays[p->bay];
 	struct seal_numbers numbers = { 0 };
 	struct bay_rows rows = { 0 };
 	struct sealed s;
 
 	pthread_mutex_lock(&q->lock);
 	/* a beat that stood then proves that nobody had begun to seal by now */
-	bool fresh = disk_now(&q->disk) - q->last_beat <= q->conf.steal_after_ms / 2;
-	unsigned known = p->entry->bays[p->bay].seal;
+	bool fresh = disk_now(&q->disk) - q->last_beat <= q->conf.steal_after_ms / 2 && !b->unsure;
+	unsigned known = b->seal;
 	pthread_mutex_unlock(&q->lock);
 	if (fresh)
 		return false;
+	int64_t looking = seal_looking(q);
 	int64_t rc = list_seals(q, p, &numbers);
 	if (!rc && numbers.count && numbers.n[0] > known)
 		rc = bay_rows(q, p, &rows);
@@ -278,6 +316,7 @@ seal_overrules(struct queue *q, const struct place *p, int64_t serial, unsigned 
 	/* what cannot be looked at may be so */
 	if (rc < 0 && rc != -EBADMSG)
 		return true;
+	seal_looked(q, b, looking);
 	pthread_mutex_lock(&q->lock);
 	bool over = sealed_find(q, serial, &s) && attempt <= s.attempt;
 	pthread_mutex_unlock(&q->lock);
@@ -318,4 +357,45 @@ seal_has_end(struct queue *q, const struct place *p, const char *name, unsigned 
 	free(rows.rows);
 	free(sealed);
 	return w.found;
+}
+
+struct telling {
+	char bay[DISK_PATH];
+	sealed_link_fn *fn;
+	void *arg;
+};
+
+static int
+tell_link(void *arg, struct row *row, unsigned attempt, enum link_kind kind, const char *text)
+{
+	const struct telling *t = arg;
+
+	return t->fn(t->arg, t->bay, row->task.name, attempt, kind, text);
+}
+
+int
+queue_sealed_links(struct queue *q, int64_t i, sealed_link_fn *fn, void *arg)
+{
+	struct telling t = { .fn = fn, .arg = arg };
+	struct seal_numbers numbers = { 0 };
+	struct bay_rows rows = { 0 };
+	struct seal_bay bay;
+	struct place p;
+	unsigned number;
+
+	if (queue_seal_bay(q, i, &bay) || !place_of(q, bay.first, &p))
+		return -ERANGE;
+	int rc = list_seals(q, &p, &numbers);
+	if (rc || !numbers.count)
+		return rc == -ENOENT ? 0 : rc;
+	struct sealed *sealed = calloc(BAY_TASKS, sizeof(*sealed));
+	rc = sealed ? bay_rows(q, &p, &rows) : -ENOMEM;
+	if (!rc) {
+		rows_sort(&rows);
+		place_bay(&p, t.bay);
+		rc = seal_read(q, &p, &numbers, &rows, sealed, &number, tell_link, &t);
+	}
+	free(rows.rows);
+	free(sealed);
+	return rc == -EBADMSG || rc == -ENOENT ? 0 : rc;
 }

@@ -30,7 +30,9 @@
  *     create succeeds, but its last good beat is longer ago than half of steal_after, and then it
  *     looks for a seal before it answers anybody (seal_overrules()). An end that the seal has just
  *     as we wrote it was ours before (seal_has_end()). Claims are removed before ends, so whoever
- *     read a claim, and then could make its end, finds the claim gone.
+ *     read a claim, and then could make its end, finds the claim gone. And who lives on under
+ *     another name knows of no bay what became of it: he looks at each once more, after nodes/ has
+ *     shown him no sealer.
  *  5. The next seal is written from the one before it and the links above, under the next number,
  *     and only then the one before it is removed.
  */

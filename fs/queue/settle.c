@@ -387,7 +387,7 @@ end_own(struct queue *q, int64_t serial, unsigned attempt, enum outcome outcome,
 			     (attempt == t.attempt && t.state == TASK_PENDING);
 		rc = never ? -ENOENT : -ESTALE;
 	} else if (l->phase == PHASE_FOREIGN) {
-		rc = -EPERM;
+		rc = l->was_ours ? -ESTALE : -EPERM;
 	} else if (l->phase == PHASE_OVER) {
 		/* the same again is success: replies get lost, and mv asks twice */
 		rc = l->outcome == outcome ? 1 : -ESTALE;
@@ -442,8 +442,8 @@ queue_closed(struct queue *q, int64_t serial, unsigned attempt, bool bound, stru
 /* ---- anybody's claims ---- */
 
 int
-end_foreign(struct queue *q, int64_t serial, unsigned attempt, enum outcome outcome,
-	    enum reason reason, struct now now)
+end_foreign(struct queue *q, int64_t serial, unsigned attempt, const char *judged,
+	    enum outcome outcome, enum reason reason, struct now now)
 {
 	struct task t;
 	struct place p;
@@ -456,8 +456,10 @@ end_foreign(struct queue *q, int64_t serial, unsigned attempt, enum outcome outc
 	pthread_mutex_lock(&q->lock);
 	q->now = now;
 	struct lease *l = quiet_lease(q, serial, attempt);
+	/* a verdict is on an owner: a claim that was deleted and made again is another's */
 	bool there = l && !index_get(q->index, serial, &t) && t.state == TASK_CLAIMED &&
-		     t.attempt == attempt && place_of(q, serial, &p);
+		     t.attempt == attempt && place_of(q, serial, &p) &&
+		     (!judged || !strcmp(l->owner, judged));
 	if (!there) {
 		pthread_mutex_unlock(&q->lock);
 		return 0;
@@ -469,8 +471,6 @@ end_foreign(struct queue *q, int64_t serial, unsigned attempt, enum outcome outc
 		return own ? own == -ESTALE ? 0 : own : 1;
 	}
 	enum phase was = l->phase;
-	char judged[OWNER_TEXT];
-	memcpy(judged, l->owner, sizeof(judged));
 	l->phase = PHASE_CLAIMING; /* one thread at a time works on this link */
 	struct end e = own_end(q, q->node.owner, reason, now);
 	pthread_mutex_unlock(&q->lock);
@@ -482,9 +482,7 @@ end_foreign(struct queue *q, int64_t serial, unsigned attempt, enum outcome outc
 	int rc = fold_task(q, bay, &t, attempt, false, &f);
 	if (rc == -ENOENT && run_check(q))
 		rc = -EIO;
-	/* a verdict is on an owner: a claim that was deleted and made again is another's */
-	bool other = !rc && was == PHASE_FOREIGN && reason == WHY_DEAD_OWNER &&
-		     strcmp(f.claim.owner, judged) != 0;
+	bool other = !rc && judged && strcmp(f.claim.owner, judged) != 0;
 	if (!rc && f.state == TASK_CLAIMED && !other) {
 		e.outcome = count_end(&q->conf, max_failures(q, &t), outcome, &f.counts,
 				      &e.counts);
@@ -503,6 +501,7 @@ end_foreign(struct queue *q, int64_t serial, unsigned attempt, enum outcome outc
 	if (l)
 		l->phase = was;
 	if (other && l) {
+		l->phase = PHASE_FOREIGN; /* ours, perhaps, in an earlier life: no longer */
 		snprintf(l->owner, sizeof(l->owner), "%s", f.claim.owner);
 		claim_format(&f.claim, l->text);
 		l->since_boot = now.boot_ms;
@@ -531,7 +530,7 @@ end_foreign(struct queue *q, int64_t serial, unsigned attempt, enum outcome outc
 	return synced ? synced : rc;
 }
 
-void
+bool
 restore_end(struct queue *q, int64_t serial, unsigned attempt, struct now now)
 {
 	struct task t;
@@ -546,13 +545,11 @@ restore_end(struct queue *q, int64_t serial, unsigned attempt, struct now now)
 	q->now = now;
 	bool over = !index_get(q->index, serial, &t) && place_of(q, serial, &p) &&
 		    ((t.state == TASK_PENDING && t.attempt > attempt) ||
-		     (t.attempt >= attempt &&
-		      (t.state == TASK_DONE || t.state == TASK_FAILED ||
-		       t.state == TASK_CANCELLED)));
-	struct lease *l = lease_find(q, serial, attempt);
+		     (t.attempt >= attempt && is_over(t.state)));
+	const struct lease *l = lease_find(q, serial, attempt);
 	if (!over || (l && l->phase != PHASE_OVER)) {
 		pthread_mutex_unlock(&q->lock);
-		return;
+		return false;
 	}
 	struct end e = own_end(q, q->node.owner, t.reason, now);
 	pthread_mutex_unlock(&q->lock);
@@ -560,14 +557,11 @@ restore_end(struct queue *q, int64_t serial, unsigned attempt, struct now now)
 	place_bay(&p, bay);
 	link_path(path, bay, t.name, attempt, LINK_CLAIM);
 	if (chain_read(&q->disk, path, found))
-		return;
+		return false;
 	claim_parse(found, &c);
 	if (c.verb != CLAIM_AGENT || strcmp(c.owner, e.owner) != 0)
-		return; /* whose claim it is will see to it, or those who find it dead */
-	e.outcome = t.state == TASK_DONE   ? END_DONE :
-		    t.state == TASK_FAILED ? END_FAILED :
-		    t.state == TASK_PENDING ? END_FREED :
-					      END_CANCELLED;
+		return true; /* whose claim it is will see to it, or those who find it dead */
+	e.outcome = is_over(t.state) ? outcome_of(t.state) : END_FREED;
 	e.counts = t.counts;
 	end_format(&e, text);
 	link_path(path, bay, t.name, attempt, LINK_END);
@@ -576,6 +570,7 @@ restore_end(struct queue *q, int64_t serial, unsigned attempt, struct now now)
 		log_warnx("task %s@%u: its end was removed from the run directory; written again",
 			  t.name, attempt);
 	}
+	return false;
 }
 
 static int
@@ -598,7 +593,7 @@ revoke_claim(struct queue *q, int64_t serial, unsigned attempt, struct now now)
 	pthread_mutex_unlock(&q->lock);
 	if (rc)
 		return stands ? sync_owed(q, serial, rc) : rc;
-	rc = end_foreign(q, serial, attempt, END_FREED, WHY_REVOKED, now);
+	rc = end_foreign(q, serial, attempt, NULL, END_FREED, WHY_REVOKED, now);
 	if (rc)
 		return rc < 0 ? rc : 0;
 	/* another end was faster: the same one is success, any other is over */
@@ -681,7 +676,7 @@ cancel(struct queue *q, int64_t serial, unsigned attempt, struct now now)
 			rc = verb_link(q, &t, t.attempt, CLAIM_CANCELLED, now);
 			break;
 		case TASK_CLAIMED:
-			rc = end_foreign(q, serial, t.attempt, END_CANCELLED, WHY_NONE, now);
+			rc = end_foreign(q, serial, t.attempt, NULL, END_CANCELLED, WHY_NONE, now);
 			break;
 		case TASK_UNREAD:
 			rc = (int)queue_refresh(q, now, 0, 0);
@@ -736,6 +731,8 @@ queue_evict(struct queue *q, const char *owner)
 	if (!*owner || strchr(owner, '/') || owner[0] == '.' || strlen(owner) >= OWNER_TEXT)
 		return -EINVAL;
 	snprintf(path, sizeof(path), "nodes/%s", owner);
+	/* said before as well: who dies meanwhile may have done it */
+	history_say(&q->disk, "hand\tevict\t%s\t0\t%d", owner, -EINPROGRESS);
 	int rc = disk_unlink(&q->disk, path);
 	history_say(&q->disk, "hand\tevict\t%s\t0\t%d", owner, rc);
 	return rc;

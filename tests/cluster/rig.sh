@@ -57,17 +57,27 @@ start_in_ns() {
 	echo "$! $(cut -d ' ' -f 22 "/proc/$!/stat")" >"$S/$name.pid"
 }
 
-# end_session NAME: kill it and all that came from it, unless its number is another's by now
-end_session() {
-	local pid start dir
-	[ -s "$S/$1.pid" ] || return 0
-	read -r pid start <"$S/$1.pid"
+# kill_session PID START: all that came from it, unless its number is another's by now. Fails while
+# there is somebody to kill: they may fork meanwhile, and hold what they hold until they are gone.
+kill_session() {
+	local dir found=0
 	for dir in /proc/[0-9]*; do
-		if awk -v s="$pid" -v t="$start" '{ sub(/.*\) /, ""); exit !($4 == s && $20 >= t) }' \
+		if awk -v s="$1" -v t="$2" '
+			{ sub(/.*\) /, ""); exit !($4 == s && $20 >= t && $1 != "Z") }' \
 			"$dir/stat" 2>/dev/null; then
 			kill -KILL "${dir#/proc/}" 2>/dev/null || true
+			found=1
 		fi
 	done
+	return $found
+}
+
+# end_session NAME: and see it gone
+end_session() {
+	local pid start
+	[ -s "$S/$1.pid" ] || return 0
+	read -r pid start <"$S/$1.pid"
+	wait_for 20 kill_session "$pid" "$start"
 	rm -f "$S/$1.pid"
 }
 

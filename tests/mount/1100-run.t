@@ -72,11 +72,29 @@ else
 	skip 3 "not root: the rest of the test is that case"
 fi
 
+# a raserfs that does not come to mount: a signal ends the wait
+mkdir "$scratch/still" "$scratch/local"
+cp "$raser" "$scratch/still"
+printf '#!/bin/sh\nexec sleep 1000\n' >"$scratch/still/raserfs"
+chmod +x "$scratch/still/raserfs"
+TMPDIR=$scratch/local "$scratch/still/raser" run "$RUN" -- true >"$scratch/waits" 2>&1 &
+waits=$!
+extra_pids+=("$waits")
+ok "raser run says what it waits for" wait_until 20 grep -q "waiting for raserfs to mount $RUN" "$scratch/waits"
+kill -TERM "$waits"
+wait "$waits"
+is $? 99 "and a signal ends that"
+like "$(cat "$scratch/waits")" "stopped before $RUN was mounted" "in a sentence"
+is "$(ls -A "$scratch/local")" "" "with nothing left"
+
 # messages
 like "$("$raser" run "$scratch" -- true 2>&1)" "neither a run directory nor a mount" "no run directory"
 like "$("$raser" run "$RUN" --agents low -- true 2>&1)" "write TIER=NUMBER" "bad --agents"
 "$raser" run "$RUN" >/dev/null 2>&1
 is $? 2 "no command: usage"
+mount_run dead
+kill_hard "${daemon[dead]}"
+like "$("$raser" status "$M" 2>&1)" "daemon of this mount is dead; raserfs RUN $M mounts it again" "a dead mount"
 like "$("$raser" frobnicate 2>&1)" "there is no verb frobnicate" "an unknown verb"
 
 plan

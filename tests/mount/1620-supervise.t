@@ -173,6 +173,21 @@ if [ -n "$(ls $ctl)" ]; then
 else
 	skip 1 "no fusectl"
 fi
+# without fusectl it is unmounted by force: what lies over it is somebody else's
+umount "$ctl" 2>/dev/null
+if [ "$(id -u)" = 0 ]; then
+	before=$(mount_owner)
+	pid=$(background_pid)
+	mount -t tmpfs cover "$M"
+	kill -STOP "$pid"
+	ok "a stopped daemon is ended, though its mount is covered" wait_until 20 dead "$pid"
+	is "$(findmnt -n -o SOURCE "$M" | tail -n 1)" cover "the cover is left alone"
+	ok "who covers it is told" wait_until 10 grep -q "$M: the mount of a dead daemon cannot be taken away" "$S/log"
+	umount "$M"
+	ok "and it is mounted again once that is away" wait_until 20 mounted_again "$before"
+	adopt "$(background_pid)"
+	is "$(mount_height)" 1 "alone"
+fi
 pid=$(background_pid)
 umount "$M" 2>/dev/null || fusermount3 -u "$M"
 ok "umount ends the serving process" wait_until 5 dead "$pid"
@@ -181,7 +196,11 @@ is "$(mount_height) $(find "$RUN/nodes" -type f | wc -l)" "0 0" "nothing is left
 
 # ---- the death of the supervisor ----
 
+exec {lock}>"$S/lock"
+flock "$lock"
 start_raserfs || exit
+exec {lock}>&-
+ok "in the background it keeps nothing open that its starter had" flock -n "$S/lock" true
 before=$(mount_owner)
 one orphan
 take o "$M/queue/low/orphan@1"

@@ -88,6 +88,10 @@ touch "$scratch/go"
 wait "$patient"
 is $? 0 "and its agent ends as if nothing had been"
 is "$(xattr "$other/tasks/stays" attempt)/$(xattr "$other/tasks/stays" state)" 1/done "in its first attempt"
+mkdir "$scratch/own"
+like "$(TMPDIR=$scratch/own "$raser" chaos "$other" --for 0 --wait 0 2>&1)" "no daemon here writes a history" \
+	"daemons without a history: chaos says so"
+is "$(ls -A "$scratch/own")" "" "and takes its own away"
 
 # killed in the middle, with somebody stopped
 one_state() { stat_field "$1" 3; }
@@ -119,6 +123,22 @@ out=$("$raser" audit "$RUN" "$scratch/history" 2>&1)
 is $? 1 "so does raser audit"
 like "$out" "I5: .*forger.* no history tells|links by daemons or tools without a history: 1" "which finds no writer"
 
+# a run that was sealed since: its links are gone, what was told is still checked
+new_run steal_after=1 low.memory=0 agent.sandbox=none
+mkdir "$scratch/kept"
+export RASER_HISTORY=$scratch/kept
+tasks 5 s | "$raser" submit "$RUN" - >/dev/null
+"$raser" run "$RUN" --agents low=1 -- true >/dev/null 2>&1
+"$raser" seal "$RUN" >/dev/null 2>&1
+unset RASER_HISTORY
+is "$(find "$RUN/chain" -name '*.end' | wc -l)" 0 "a run is sealed"
+"$raser" audit "$RUN" --complete --settled --undisturbed "$scratch/kept" >"$scratch/audit"
+is $? 0 "its audit finds nothing"
+like "$(cat "$scratch/audit")" "attempts 5, ended by others 0" "in all attempts that its seal tells of"
+printf '1\tstart\tx\t1\tb\th\t1\n2\ttold\ts1\t7\tdone\t0\tn.x\t1\t2\n' >"$scratch/kept/lie.history"
+like "$("$raser" audit "$RUN" "$scratch/kept")" "I4: task s1@7: " \
+	"but that another attempt was told that it is done"
+
 # nothing to break
 for pid in "${workers[@]}"; do kill "$pid" 2>/dev/null; done
 mkdir "$scratch/idle"
@@ -126,5 +146,6 @@ mkdir "$scratch/idle"
 like "$(timeout 60 "$raser" chaos "$scratch/idle/run" --for 1 2>&1; echo "status $?")" \
 	"no daemon or agent of yours works on .*status 1" "a run on which nobody works"
 is "$("$raser" chaos "$scratch/idle/run" --for never 2>&1 | head -c 12)" "usage: raser" "no number"
+like "$("$raser" chaos "$scratch/idle/run" --forever 2>&1)" "'--forever'.*usage: raser chaos" "an option that there is not is named"
 
 plan

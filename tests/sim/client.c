@@ -300,7 +300,7 @@ arrive(void *arg)
 			made->maker = c->maker;
 		if (!c->again && !c->rc && c->kind == DISK_SYMLINK)
 			rules_made(c->proc, c->path, c->data, c->began);
-		if (!c->rc && c->kind == DISK_TOUCH)
+		if (!c->again && !c->rc && c->kind == DISK_TOUCH)
 			rules_touched(c->path);
 		if (sim_trace && (c->kind != DISK_TOUCH && c->kind != DISK_SYNC))
 			trace("%s %s%s%s%s = %d", disk_call_names[c->kind], c->path,

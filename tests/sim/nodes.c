@@ -251,7 +251,7 @@ loop_main(void *arg)
 		if (tick < INT64_MAX / 1000)
 			duty_at(p, DUTY_TICK, tick * 1000 - p->host->boot_offset);
 		if (queue_wants_beat(p->q)) {
-			if (sim_now - p->beat_asked >= BEAT_AGAIN_MS * 1000) {
+			if (sim_now - p->beat_asked >= BEAT_AGAIN_MS * INT64_C(1000)) {
 				p->beat_asked = sim_now;
 				p->beat_now = true;
 				sched_wake(p->beat);

@@ -132,6 +132,8 @@ rules_sent(const struct proc *p, enum disk_call call, const char *path, const ch
 	(void)text;
 	if (!name)
 		return;
+	if (call == DISK_CREATE && owner_of(name))
+		broken("daemon %d makes the beat of %s again", p->id, name);
 	if (call == DISK_CREATE && !owner_of(name)) {
 		struct owner *o = calloc(1, sizeof(*o));
 
@@ -247,7 +249,9 @@ judge_end(const char *bay, const char *name, unsigned k, const char *text, int64
 	if (e.reason != WHY_DEAD_OWNER || !o || o->twice || world.manners.list_lag >= SECOND ||
 	    !strcmp(c.owner, e.owner))
 		return;
-	if (o->gone_at < 0 && o->made_at < i->made_at)
+	/* a claim that was lost and made again after the thief had read it, or while its client still
+	 * remembers the old one, cannot be told from that */
+	if (i->made_at + world.manners.cache < began && o->gone_at < 0 && o->made_at < i->made_at)
 		broken("unjust theft: %s@%u of %s is ended as lost by %s, but its beat has "
 		       "stood all "
 		       "the time",
@@ -320,7 +324,8 @@ rules_kept(struct proc *p, const struct grant *g, int64_t asked)
 	struct claim c;
 	int64_t late = asked - world.steal_after_ms * 500 - world.manners.list_lag;
 
-	if (p->dead || !queue_is_grant(p->q, g->serial, g->attempt, g->seq) ||
+	if (p->dead || world.chain_touched ||
+	    !queue_is_grant(p->q, g->serial, g->attempt, g->seq) ||
 	    !find_bay(g->name, g->attempt, bay))
 		return;
 	queue_owner(p->q, owner);
@@ -422,6 +427,23 @@ on_task(void *arg, const struct task *t)
 	s->copy = *t;
 	s->open = &s->copy;
 	return 1;
+}
+
+bool
+rules_ghosts(void)
+{
+	for (int i = 0; i < r.nowners; i++) {
+		const struct owner *o = r.owners[i];
+		char now[OWNER_TEXT] = "";
+
+		if (o->made_at < 0 || o->gone_at >= 0)
+			continue;
+		if (!o->proc->dead && o->proc->q)
+			queue_owner(o->proc->q, now);
+		if (strcmp(now, o->name) != 0)
+			return true;
+	}
+	return false;
 }
 
 bool

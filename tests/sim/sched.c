@@ -188,6 +188,15 @@ stack_free(char *p)
 	s.stacks[s.nstacks++] = p;
 }
 
+static void
+begin_at(struct coro *c, void (*fn)(void))
+{
+	getcontext(&c->ctx);
+	c->ctx.uc_stack.ss_sp = c->stack + GUARD;
+	c->ctx.uc_stack.ss_size = STACK;
+	makecontext(&c->ctx, fn, 0);
+}
+
 struct coro *
 sched_spawn(struct proc *proc, struct gate *gate, const char *name, coro_fn *fn, void *arg)
 {
@@ -210,10 +219,7 @@ sched_spawn(struct proc *proc, struct gate *gate, const char *name, coro_fn *fn,
 	c->fn = fn;
 	c->arg = arg;
 	c->stack = stack_new();
-	getcontext(&c->ctx);
-	c->ctx.uc_stack.ss_sp = c->stack + GUARD;
-	c->ctx.uc_stack.ss_size = STACK;
-	makecontext(&c->ctx, entry, 0);
+	begin_at(c, entry);
 	s.count++;
 	push((struct event){ .at = sim_now, .coro = c, .turn = c->turn });
 	return c;

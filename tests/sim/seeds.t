@@ -1,10 +1,12 @@
 #!/bin/bash
 # seeds.t - some hundred worlds of many daemons under every fault, and the ones that found bugs.
+# shellcheck source=tests/tap.sh
 . "$(dirname "$0")/../tap.sh"
 
 seeds=${SIM_SEEDS:-1-150}
+[ -z "${RASER_SANITIZED-}" ] || seeds=1-20 # ten times slower
 # worlds that broke a promise once
-found=()
+found=(362 602 1413 6714)
 
 out=$("$top/tests/sim/sim" --seeds "$seeds" 2>&1)
 is $? 0 "seeds $seeds keep every promise"

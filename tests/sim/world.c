@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { POLL_BEATS = 3, WAKE_BEATS = 12 };
+enum { POLL_BEATS = 3, BURIALS = 20 };
 
 struct world world;
 bool sim_trace;
@@ -148,6 +148,25 @@ draw_hosts(int procs)
 	}
 }
 
+/* A server that forgets every claim, again and again, and agents who wait for each: only in such a
+ * world is a claim made again by another before its holder has looked. */
+static void
+draw_forgetful(void)
+{
+	struct manners *m = &world.manners;
+	int64_t beat = world.beat_ms * 1000;
+
+	memset(world.fates, 0, sizeof(world.fates));
+	world.fates[FATE_CRASH] = 1;
+	world.fate_every = rng_range(&world.rng, beat, 4 * beat);
+	world.chain_touched = false;
+	world.coherent = true;
+	m->cache = m->list_lag = 0;
+	m->undone = 1;
+	world.agents_each = 4;
+	world.work_max = rng_range(&world.rng, beat / 2, 2 * beat);
+}
+
 static int
 draw_world(void)
 {
@@ -167,6 +186,8 @@ draw_world(void)
 	world.living_max = procs + 2;
 	draw_manners(&world.manners);
 	draw_fates();
+	if (rng_chance(r, 0.05))
+		draw_forgetful();
 	draw_hosts(procs);
 	return procs;
 }
@@ -199,7 +220,7 @@ make_run(void)
 static int64_t
 patience(void)
 {
-	return 60 * world.steal_after_ms * 1000 + world.submitted * 20 * SECOND;
+	return 60 * world.steal_after_ms * 1000 + (int64_t)world.submitted * 20 * SECOND;
 }
 
 /* As some daemon sees it: cheaper to ask than the truth. */
@@ -238,9 +259,13 @@ watch_world(void *arg)
 	/* what was sent long ago arrives at last; a reopening may have been among it */
 	trace("all is final; what is under way arrives");
 	client_flush();
-	sched_sleep(WAKE_BEATS * world.beat_ms * 1000); /* time to bury the dead */
+	/* time to bury the dead: every beat that fails, of whoever watches them, begins it anew */
+	for (int i = 0; i < BURIALS && (i < 2 || rules_ghosts()); i++)
+		sched_sleep(6 * world.beat_ms * 1000);
 	until_final();
 	trace("all is final");
+	/* nobody is left to bury the last ones, so their farewell arrives */
+	world.manners.lost_call = world.manners.late_call = 0;
 	world.over = true;
 	for (int i = 0; i < world.nprocs; i++)
 		proc_leave(world.procs[i]);

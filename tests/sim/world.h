@@ -239,6 +239,9 @@ void
 rules_ended(struct proc *p, const struct grant *g, enum outcome o, int rc, int64_t asked);
 void
 rules_submitted(const char *name);
+/* A beat is there whose daemon is dead, or has another name by now. */
+bool
+rules_ghosts(void);
 /* Every task is final, by the links as they are. */
 bool
 rules_all_final(char *open, size_t size);

@@ -67,7 +67,7 @@ call_first(struct waiter **list)
 WRAP(int, pthread_mutex_init, pthread_mutex_t *m, const pthread_mutexattr_t *attr)
 {
 	(void)attr;
-	memset(m, 0, sizeof(*m));
+	memset(m, 0, sizeof(pthread_mutex_t));
 	return 0;
 }
 
@@ -116,7 +116,7 @@ WRAP(int, pthread_mutex_trylock, pthread_mutex_t *m)
 WRAP(int, pthread_cond_init, pthread_cond_t *c, const pthread_condattr_t *attr)
 {
 	(void)attr;
-	memset(c, 0, sizeof(*c));
+	memset(c, 0, sizeof(pthread_cond_t));
 	return 0;
 }
 

@@ -339,7 +339,10 @@ two_daemons(void)
 	queue_look(a, now);
 	queue_refresh(b, now, 0, 0);
 	ok(!strcmp(next(b, 1, &h), "t@5"), "and another may make it again");
-	ok(end(a, &g, END_DONE, WHY_NONE) == -ESTALE, "one of them ends it");
+	now.boot_ms += 60000;
+	queue_refresh(a, now, 0, 0);
+	ok(queue_touch(a, g.serial, 5, now) == -ESTALE && end(a, &g, END_DONE, WHY_NONE) == -ESTALE,
+	   "the holder whose claim was lost so is told that it is lost, not that it is another's");
 	ok(end(b, &h, END_DONE, WHY_NONE) == 0, "the one whose claim stands");
 
 	/* evicted: all claims are lost, and the daemon lives on under another name */

@@ -448,6 +448,40 @@ every_call(const char *name, int code, bool dies, bool half, bool again)
 	   name, again ? ", sealed again" : "", n - 1, told);
 }
 
+static int
+refuse_sync(void *c, const char *dir)
+{
+	(void)c;
+	(void)dir;
+	return -EIO;
+}
+
+/* A seal whose name may be gone after a crash: the links must stay, for the next sealer as well. */
+static void
+unsynced(void)
+{
+	char path[300];
+	struct seal_bay bay;
+	struct err e = { "" };
+	int wrong = 0;
+
+	run_new(path, "unsynced", 8, "t");
+	make_history(path);
+	int links = files(path, "@");
+	for (int i = 0; i < 2; i++) {
+		struct queue *q = open_as(path, OWNER_SEALER, true);
+
+		queue_refresh(q, now, 0, 0);
+		fragile.sync = refuse_sync;
+		wrong += seal_all(q, &bay, &e) != -EIO;
+		queue_close(q, now);
+	}
+	ok(!wrong && files(path, "seal.1") == 1 && files(path, "@") == links,
+	   "no link is removed before the seal is durable, whoever wrote it: %s", e.text);
+	seal(path);
+	ok(files(path, "seal.") == 1 && files(path, "@") == 0, "then they are");
+}
+
 /* Links at or below a seal that appear again, and names that were removed. */
 static void
 late(void)
@@ -574,6 +608,39 @@ frozen(void)
 	free(after);
 }
 
+/* A daemon that was frozen through all of it, and whose beat has told it: it lives anew, and what
+ * it knows of the run is as old as before. */
+static void
+reborn(void)
+{
+	char path[300];
+	char file[400];
+	struct grant g;
+	struct task t;
+
+	run_new(path, "reborn", 1500, "t");
+	now.boot_ms -= 100000;
+	struct queue *a = open_as(path, OWNER_DAEMON, false);
+	bury(path);
+	now.boot_ms += 100000;
+	struct queue *b = run_open(path, true);
+	while (!queue_next(b, 2, &run_agent, now, &g))
+		queue_end(b, g.serial, g.attempt, END_DONE, WHY_NONE, NULL, now);
+	queue_close(b, now);
+	seal(path);
+	bury(path);
+	ok(!queue_beat(a, now) && !queue_find(a, "t1", &t) && t.state == TASK_PENDING,
+	   "a daemon was frozen while all was done and sealed, and has a new name now");
+	ok(queue_claim(a, 1, 1, 0, &run_agent, now, &g) == -EBUSY &&
+		   queue_cancel(a, 2, 1, now) == -EPERM &&
+		   queue_claim(a, 1025, 1, 0, &run_agent, now, &g) == -EBUSY,
+	   "it is given nothing that is done");
+	ok(files(path, "t1@1.claim") == 1 && !queue_find(a, "t3", &t) && t.state == TASK_DONE,
+	   "though it made its link, and knows better then");
+	unlink(run_file(path, 0, "t1@1.claim", file));
+	queue_close(a, now);
+}
+
 /* One that froze between the create of its end and the answer: the seal has that very end. other: what
  * another, who froze as well, has made there since. */
 static void
@@ -583,8 +650,8 @@ frozen_in_its_end(const char *name, const char *other)
 	char file[400];
 	char claim[64];
 	char end[64];
-	struct grant g;
-	struct lease_info info;
+	struct grant g = { 0 };
+	struct lease_info info = { 0 };
 
 	run_new(path, name, 1, "t");
 	now.boot_ms -= 100000;
@@ -704,11 +771,13 @@ main(void)
 		every_call("full disk", -ENOSPC, false, false, again);
 		every_call("input error", -EIO, false, false, again);
 	}
+	unsynced();
 	late();
 	deleted();
 	damaged();
 	announcing();
 	frozen();
+	reborn();
 	frozen_in_its_end("inend", NULL);
 	frozen_in_its_end("inend2", "n02.bbbbbbbbbbbb:1:1:l:D:0:1:0");
 	return done_testing();
