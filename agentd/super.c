@@ -535,11 +535,14 @@ describe(const struct super *s, char *text, size_t size)
 			 version == 2	? "limited by cgroup v2" :
 					  "polled";
 
-	snprintf(text, size, "agents run in the sandbox %s%s, their memory is %s%s%s%s",
-		 sandbox_kind_name(s->sandbox),
-		 s->sandbox == SANDBOX_NONE ? " (that is, in none)" :
-		 s->conf.agent.network	    ? ", with the network" :
-					      ", without network",
+	bool boxed = s->sandbox != SANDBOX_NONE;
+
+	snprintf(text, size, "agents run %s%s%s, their memory is %s%s%s%s",
+		 boxed ? "in the sandbox " : "without a sandbox",
+		 boxed ? sandbox_kind_name(s->sandbox) : "",
+		 !boxed			 ? "" :
+		 s->conf.agent.network ? ", with the network" :
+					 ", without network",
 		 by, err.text[0] ? " (no cgroup: " : "", err.text, err.text[0] ? ")" : "");
 }
 

@@ -176,6 +176,7 @@ check_PROGRAMS = \
 	# end of check programs
 dist_check_SCRIPTS = $(mount_tests) $(plugin_tests)
 include $(srcdir)/tests/sim/local.mk
+include $(srcdir)/tests/model/local.mk
 
 if QUICK
 TESTS = $(unit_tests) $(plugin_tests) $(quick_tests)

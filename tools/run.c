@@ -416,8 +416,8 @@ run_all(struct run *r, const char *mount_dir, char *beside)
 		fflush(stdout);
 	}
 	int status = 1;
-	if (progress_begin(&p, r->mounting.dir) && choose_agents(r, &p) &&
-	    (status = check_agents(r)) == 0) {
+	bool begun = progress_begin(&p, r->mounting.dir);
+	if (begun && choose_agents(r, &p) && (status = check_agents(r)) == 0) {
 		p.agents = r->nagents;
 		if (beside) {
 			char *const argv[] = { "/bin/sh", "-c", beside, NULL };
@@ -427,8 +427,9 @@ run_all(struct run *r, const char *mount_dir, char *beside)
 		supervise(r, &p);
 		end_beside(r);
 		status = progress_summary(&p) && !r->lost ? 0 : 1;
-		progress_free(&p);
 	}
+	if (begun)
+		progress_free(&p);
 	if (r->mounted)
 		mounting_end(&r->mounting);
 	return r->interrupted ? EXIT_INTERRUPTED : status;

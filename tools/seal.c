@@ -246,18 +246,34 @@ is_chosen(const struct seal_bay *b, char *const *bays, int n)
 	return n == 0;
 }
 
+/* Whether all bays that were named are there; those that are not are said. */
+static bool
+are_there(const struct work *w, char *const *chosen, int nchosen)
+{
+	int missing = 0;
+
+	for (int k = 0; k < nchosen; k++) {
+		struct seal_bay b;
+		bool found = false;
+
+		for (int64_t i = 0; !found && !queue_seal_bay(w->q, i, &b); i++)
+			found = is_chosen(&b, chosen + k, 1);
+		if (!found)
+			missing = complain(1, "there is no bay %s (ls %s/chain)", chosen[k], w->t.run);
+	}
+	return !missing;
+}
+
 static int
 seal_bays(struct work *w, char *const *chosen, int nchosen)
 {
 	struct seal_bay b;
 	struct err err = { "" };
-	int64_t seen = 0;
 	int rc = 0;
 
 	for (int64_t i = 0; !rc && !queue_seal_bay(w->q, i, &b); i++) {
 		if (!is_chosen(&b, chosen, nchosen))
 			continue;
-		seen++;
 		rc = queue_seal(w->q, i, &w->w, &b, &err);
 		w->links += b.links;
 		w->bays += !rc && b.result == SEAL_SEALED;
@@ -268,9 +284,6 @@ seal_bays(struct work *w, char *const *chosen, int nchosen)
 		remove_stores(w, &b);
 		rc = pack_records(w, &b);
 	}
-	if (!rc && seen < nchosen)
-		return complain(1, "%d of the %d bays that were named are not there (ls %s/chain)",
-				nchosen - (int)seen, nchosen, w->t.run);
 	if (rc == -EINTR)
 		return complain(1, "stopped; what is sealed is sealed, and the rest is as it was");
 	return rc ? complain(1, "%s", err.text[0] ? err.text : strerror(-rc)) : w->status;
@@ -352,7 +365,7 @@ verb_seal(int argc, char **argv)
 		complain(1, "%s", err.text);
 	if (w.q) {
 		waiting_begin(&w.waiting, &w.w);
-		status = seal_run(&w, chosen, nchosen);
+		status = are_there(&w, chosen, nchosen) ? seal_run(&w, chosen, nchosen) : 1;
 		queue_close(w.q, now_read());
 	}
 	things_free(&w.kept);

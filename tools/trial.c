@@ -191,7 +191,9 @@ quota(struct doctor *d, int fd)
 	char left[32];
 
 #ifdef SYS_quotactl_fd
-	if (syscall(SYS_quotactl_fd, fd, QCMD(Q_GETQUOTA, USRQUOTA), geteuid(), &q) < 0)
+	/* QCMD() shifts a signed number too far */
+	if (syscall(SYS_quotactl_fd, fd, (unsigned)Q_GETQUOTA << SUBCMDSHIFT | USRQUOTA, geteuid(),
+		    &q) < 0)
 #endif
 		q.dqb_valid = 0;
 	(void)fd;

@@ -44,9 +44,6 @@ audit_free(struct audit *a)
 		free(a->links[i].bay);
 		free(a->links[i].task);
 	}
-	for (size_t i = 0; i < a->nsealed; i++)
-		free(a->sealed[i]);
-	free(a->sealed);
 	free(a->lives);
 	free(a->owners);
 	free(a->creates);
@@ -183,19 +180,8 @@ is_same_task(const char *path, const char *other)
 }
 
 bool
-audit_sealed(const struct audit *a, const char *path)
-{
-	for (size_t i = 0; i < a->nsealed; i++)
-		if (is_below(path, a->sealed[i]))
-			return true;
-	return false;
-}
-
-bool
 audit_excused(const struct audit *a, const char *path)
 {
-	if (audit_sealed(a, path))
-		return true;
 	for (size_t i = 0; i < a->nnotes; i++) {
 		const struct note *n = &a->notes[i];
 

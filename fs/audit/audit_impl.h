@@ -64,7 +64,7 @@ struct note {
 	int64_t at;
 };
 
-/* A link that stands. */
+/* A link that stands, or that a seal tells of. */
 struct link {
 	char *path; /* whole */
 	char *bay, *task;
@@ -73,7 +73,7 @@ struct link {
 	char text[LINK_TEXT];
 	struct claim claim;
 	struct end end;
-	bool parses;
+	bool parses, sealed;
 	const struct create *by; /* who says that it wrote it; NULL = nobody */
 };
 
@@ -83,11 +83,10 @@ struct audit {
 	struct create *creates; /* then by path, text */
 	struct answer *answers; /* then by task, attempt, life, line */
 	struct note *notes;
-	char **sealed;		/* bays whose links were packed */
 	struct link *links; /* by task, attempt, kind */
 	struct task *tasks; /* by name */
-	size_t nlives, nowners, ncreates, nanswers, nnotes, nsealed, nlinks, ntasks;
-	size_t cap_lives, cap_owners, cap_creates, cap_answers, cap_notes, cap_sealed, cap_links,
+	size_t nlives, nowners, ncreates, nanswers, nnotes, nlinks, ntasks;
+	size_t cap_lives, cap_owners, cap_creates, cap_answers, cap_notes, cap_links,
 		cap_tasks;
 	int nclocks;
 	int64_t *ahead; /* [of][in]: at most so many ms to add to a time of one clock */
@@ -129,11 +128,7 @@ audit_link(const struct audit *a, const char *task, unsigned attempt, enum link_
 size_t
 audit_links(const struct audit *a, const char *task, const struct link **first);
 
-/* The links of this bay were packed into a seal and removed: only states are left to be judged. */
-bool
-audit_sealed(const struct audit *a, const char *path);
-/* This link or others of its task may be missing: somebody deleted inside chain/ there, or the bay
- * was sealed. */
+/* Somebody deleted inside chain/ where this link or others of its task are. */
 bool
 audit_excused(const struct audit *a, const char *path);
 

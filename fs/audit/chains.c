@@ -7,6 +7,7 @@
 #include "audit_impl.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 static const char *
@@ -94,12 +95,36 @@ check_end(struct audit *a, const struct task *t, const struct link *l, const str
 			  e->outcome == END_DONE ? "done" : reason_name(e->reason));
 }
 
+struct collected {
+	const struct audit *audit;
+	const char *task;
+};
+
+/* As readlink(2) of a link of the task that was collected. */
+static int
+read_collected(void *ctx, const char *path, char *buf, size_t size)
+{
+	const struct collected *c = ctx;
+	const struct link *l;
+
+	for (size_t n = audit_links(c->audit, c->task, &l); n; n--, l++)
+		if (!strcmp(l->path, path))
+			return snprintf(buf, size, "%s", l->text);
+	return -ENOENT;
+}
+
 /* What the library makes of the links up to attempt k, its end included or not. */
 static bool
 fold_at(struct audit *a, const struct task *t, const struct link *l, unsigned k, bool end,
 	struct fold *f)
 {
-	int rc = chain_fold(a->disk, l->bay, t->name, k, end, t->base, f);
+	/* of what was collected: a sealed link does not stand there any more */
+	struct disk_ops ops = *a->disk->ops;
+	struct collected c = { .audit = a, .task = t->name };
+	struct disk links = { .ops = &ops, .ctx = &c };
+
+	ops.readlink = read_collected;
+	int rc = chain_fold(&links, l->bay, t->name, k, end, t->base, f);
 
 	if (rc)
 		audit_say(a, 1, "task %s@%u: its links cannot be read: %s", t->name, k,

@@ -32,25 +32,42 @@ on_bay(void *arg, const char *name)
 }
 
 static int
+add_link(struct audit *a, bool sealed, const char *bay, const char *task, unsigned attempt,
+	 enum link_kind kind, const char *text)
+{
+	char path[DISK_PATH * 2];
+	struct link *grown = audit_grow(a->links, a->nlinks, &a->cap_links, sizeof(*a->links));
+
+	if (!grown)
+		return -ENOMEM;
+	a->links = grown;
+	snprintf(path, sizeof(path), "%s/%s@%u.%s", bay, task, attempt,
+		 kind == LINK_END ? "end" : "claim");
+	struct link *l = &a->links[a->nlinks++];
+	*l = (struct link){ .path = strdup(path), .bay = strdup(bay), .task = strdup(task),
+			    .attempt = attempt, .kind = kind, .sealed = sealed };
+	snprintf(l->text, sizeof(l->text), "%s", text);
+	if (kind == LINK_END) {
+		l->parses = end_parse(text, &l->end);
+	} else {
+		claim_parse(text, &l->claim);
+		l->parses = l->claim.verb != CLAIM_GARBLED;
+	}
+	return l->path && l->bay && l->task ? 0 : -ENOMEM;
+}
+
+static int
 on_file(void *arg, const char *name)
 {
 	struct bays *b = arg;
 	struct audit *a = b->a;
 	char stem[NAME_LIMIT + 16];
 	char path[DISK_PATH * 2];
+	char text[LINK_TEXT];
 	const char *dot = strrchr(name, '.');
 	size_t len;
 	unsigned attempt;
 
-	if (!strncmp(name, "seal.", 5)) {
-		char **grown = audit_grow(a->sealed, a->nsealed, &a->cap_sealed, sizeof(char *));
-
-		if (!grown)
-			return -ENOMEM;
-		a->sealed = grown;
-		a->sealed[a->nsealed] = strdup(b->bay);
-		return a->sealed[a->nsealed++] ? 0 : -ENOMEM;
-	}
 	bool is_end = dot && !strcmp(dot, ".end");
 	if (!dot || (!is_end && strcmp(dot, ".claim") != 0) || dot - name >= (ptrdiff_t)sizeof(stem))
 		return 0; /* digests and what people leave there; `raser fsck` tells */
@@ -59,27 +76,39 @@ on_file(void *arg, const char *name)
 		audit_say(a, 1, "%s/%s: no name of a link", b->bay, name);
 		return 0;
 	}
-	struct link *grown = audit_grow(a->links, a->nlinks, &a->cap_links, sizeof(*a->links));
-	if (!grown)
-		return -ENOMEM;
-	a->links = grown;
 	snprintf(path, sizeof(path), "%s/%s", b->bay, name);
-	struct link *l = &a->links[a->nlinks];
-	*l = (struct link){ .path = strdup(path), .bay = strdup(b->bay), .task = strndup(name, len),
-			    .attempt = attempt, .kind = is_end ? LINK_END : LINK_CLAIM };
-	a->nlinks++;
-	if (!l->path || !l->bay || !l->task)
-		return -ENOMEM;
-	int rc = chain_read(a->disk, path, l->text);
+	int rc = chain_read(a->disk, path, text);
 	if (rc)
 		return rc;
-	if (is_end) {
-		l->parses = end_parse(l->text, &l->end);
-	} else {
-		claim_parse(l->text, &l->claim);
-		l->parses = l->claim.verb != CLAIM_GARBLED;
+	stem[len] = '\0';
+	return add_link(a, false, b->bay, stem, attempt, is_end ? LINK_END : LINK_CLAIM, text);
+}
+
+static int
+on_sealed(void *arg, const char *bay, const char *name, unsigned attempt, enum link_kind kind,
+	  const char *text)
+{
+	return add_link(arg, true, bay, name, attempt, kind, text);
+}
+
+/* Links that lie beside the seal which tells of them count once, as the seal has them. */
+static void
+drop_covered(struct audit *a)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < a->nlinks; i++) {
+		struct link *l = &a->links[i];
+
+		if (kept && a->links[kept - 1].sealed && !strcmp(a->links[kept - 1].path, l->path)) {
+			free(l->path);
+			free(l->bay);
+			free(l->task);
+		} else {
+			a->links[kept++] = *l;
+		}
 	}
-	return 0;
+	a->nlinks = kept;
 }
 
 static int
@@ -91,7 +120,9 @@ by_link(const void *x, const void *y)
 
 	if (!order)
 		order = l->attempt < m->attempt ? -1 : l->attempt > m->attempt;
-	return order ? order : (int)l->kind - (int)m->kind;
+	if (!order)
+		order = (int)l->kind - (int)m->kind;
+	return order ? order : (int)m->sealed - (int)l->sealed;
 }
 
 static int
@@ -126,8 +157,12 @@ audit_collect(struct audit *a, struct err *err)
 		free(b.names[i]);
 	}
 	free(b.names);
+	for (int64_t i = 0; !rc; i++)
+		rc = queue_sealed_links(a->queue, i, on_sealed, a);
+	rc = rc == -ERANGE ? 0 : rc;
 	if (a->nlinks)
 		qsort(a->links, a->nlinks, sizeof(*a->links), by_link);
+	drop_covered(a);
 	return rc ? err_set(err, rc, "chain/ cannot be read: %s", strerror(-rc)) : 0;
 }
 

@@ -176,32 +176,16 @@ check_told_held(struct audit *a, const struct answer *t, const struct link *end)
 			  audit_where(a, t->life, t->line), audit_where(a, by->life, by->line));
 }
 
-/* The links of the sealed are gone, but not what they said. */
-static void
-check_sealed(struct audit *a, const struct task *task, const struct answer *t, size_t n)
-{
-	for (size_t i = 0; i < n; i++)
-		if (!t[i].rc && asked_end(&t[i]) == END_DONE &&
-		    (task->state != TASK_DONE || task->attempt != t[i].attempt))
-			audit_say(a, 4, "task %s@%u: %s told its agent that it is done (%s), but its "
-				  "bay was sealed with another end, of attempt %u", t[i].task,
-				  t[i].attempt, t[i].owner, audit_where(a, t[i].life, t[i].line),
-				  task->attempt);
-}
-
-/* Nothing more is to be said of the answers about a task. */
 static bool
-task_excused(struct audit *a, const struct answer *t, size_t n)
+task_excused(const struct audit *a, const char *name)
 {
-	struct task task;
+	struct task t;
 	char bay[DISK_PATH];
 	char path[DISK_PATH];
 
-	if (queue_find(a->queue, t->task, &task) || !queue_bay(a->queue, task.serial, bay))
+	if (queue_find(a->queue, name, &t) || !queue_bay(a->queue, t.serial, bay))
 		return false;
-	link_path(path, bay, t->task, 1, LINK_END);
-	if (audit_sealed(a, path))
-		check_sealed(a, &task, t, n);
+	link_path(path, bay, name, 1, LINK_END);
 	return audit_excused(a, path);
 }
 
@@ -267,7 +251,7 @@ audit_words(struct audit *a)
 
 		while (i + n < a->nanswers && !strcmp(a->answers[i + n].task, a->answers[i].task))
 			n++;
-		if (!task_excused(a, &a->answers[i], n))
+		if (!task_excused(a, a->answers[i].task))
 			check_answers(a, &a->answers[i], n);
 		i += n;
 	}

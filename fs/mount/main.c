@@ -20,6 +20,7 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 enum { FILES_WANTED = 65536, FAREWELL_MS = 1000 };
@@ -173,6 +174,18 @@ heal(const char *mountpoint)
 		return 0;
 	fprintf(stderr, "raserfs: %s: a dead mount is there and cannot be taken away\n", mountpoint);
 	return -1;
+}
+
+/* A mount there would hide the run from its own daemon, and from the agents. Both are real paths. */
+static bool
+is_hidden(const char *run, const char *mountpoint)
+{
+	size_t len = strlen(mountpoint);
+
+	if (strncmp(run, mountpoint, len) != 0 || (run[len] && run[len] != '/' && len > 1))
+		return false;
+	fprintf(stderr, "raserfs: %s: the mount would hide %s; mount it elsewhere\n", mountpoint, run);
+	return true;
 }
 
 /* Half of the longest time that the kernel lets a request take, in ms; 0 = as long as it likes.
@@ -401,7 +414,14 @@ main(int argc, char **argv)
 			free(o.mountpoint);
 			o.mountpoint = mnt;
 		}
+		if (is_hidden(o.run, o.mountpoint))
+			goto out;
 	}
+#ifdef SYS_close_range
+	/* what its starter has open, such as the lock of a script, is none of a daemon's */
+	if (!o.foreground && !o.debug && !is_dev_fd(o.mountpoint))
+		syscall(SYS_close_range, 3U, ~0U, 0U);
+#endif
 	if (o.log) {
 		log_fd = open(o.log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
 		if (log_fd < 0) {

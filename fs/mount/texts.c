@@ -125,6 +125,21 @@ storage_json(const struct disk_state *s)
 	return o;
 }
 
+/* A line for each thing that is not as it should be; mostly none. */
+static void
+write_trouble(struct mount *m, const struct queue_stats *s, FILE *f)
+{
+	if (m->supervised.restarts)
+		fprintf(f, "mounted again %d times", m->supervised.restarts);
+	if (m->supervised.before[0])
+		fprintf(f, "; the one before: %s", m->supervised.before);
+	if (m->supervised.restarts)
+		fputc('\n', f);
+	if (s->paused)
+		fputs("attempts die at once on this node: no claims here for now\n", f);
+	write_storage(m, &s->storage, f);
+}
+
 static void
 write_status(struct mount *m, FILE *f)
 {
@@ -150,15 +165,7 @@ write_status(struct mount *m, FILE *f)
 		fprintf(f, ", %.1f done an hour", (double)s.ends[END_DONE] * 3600 / uptime(m));
 	fputc('\n', f);
 	fprintf(f, "living daemons %zu\n", queue_nodes(m->q, nodes, 256));
-	if (m->supervised.restarts)
-		fprintf(f, "mounted again %d times", m->supervised.restarts);
-	if (m->supervised.before[0])
-		fprintf(f, "; the one before: %s", m->supervised.before);
-	if (m->supervised.restarts)
-		fputc('\n', f);
-	if (s.paused)
-		fputs("attempts die at once on this node: no claims here for now\n", f);
-	write_storage(m, &s.storage, f);
+	write_trouble(m, &s, f);
 }
 
 static void
@@ -327,6 +334,23 @@ write_failed(struct mount *m, FILE *f)
 }
 
 static void
+report_trouble(struct mount *m, const struct queue_stats *s, FILE *f)
+{
+	char *text = NULL;
+	size_t size;
+	FILE *t = open_memstream(&text, &size);
+
+	if (t)
+		write_trouble(m, s, t);
+	if (t && fclose(t) == 0 && *text) {
+		fputs("<pre>", f);
+		put_html(f, text);
+		fputs("</pre>\n", f);
+	}
+	free(text);
+}
+
+static void
 write_report(struct mount *m, FILE *f)
 {
 	struct queue_stats s;
@@ -339,8 +363,10 @@ write_report(struct mount *m, FILE *f)
 		"<title>raserfs</title>\n<style>body{font:16px sans-serif;margin:2em}"
 		"table{border-collapse:collapse;margin:1em 0}td,th{border:1px solid #bbb;"
 		"padding:.3em .8em;text-align:left}td+td{text-align:right}td.text{text-align:left}</style></head><body>\n"
-		"<h1>raserfs</h1>\n<p>%s</p>\n<table><tr><th>tasks</th><th>%lld</th></tr>\n",
-		when, (long long)total(&s));
+		"<h1>raserfs</h1>\n<p>%s</p>\n",
+		when);
+	report_trouble(m, &s, f);
+	fprintf(f, "<table><tr><th>tasks</th><th>%lld</th></tr>\n", (long long)total(&s));
 	for (int i = 0; i < TASK_STATES; i++)
 		fprintf(f, "<tr><td>%s</td><td>%lld</td></tr>\n", state_names[i],
 			(long long)s.count[i]);

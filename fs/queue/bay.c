@@ -234,6 +234,33 @@ look_listing(struct queue *q, const struct place *p, struct listing *l)
 	return rc;
 }
 
+/* A claim without its end that is known to be over: a verb that is its own end, and then it is of
+ * no interest; or somebody has deleted the end, or the listing lies, and then the create that
+ * follows finds it. Those that a bay has are read once, and again when they are others. */
+static void
+look_endless(struct queue *q, const struct place *p, const struct listing *l, struct now now)
+{
+	struct bay *b = &p->entry->bays[p->bay];
+	uint64_t sum = 0;
+	bool settled = true;
+
+	for (int i = 0; i < l->r.n; i++)
+		if (l->r.rows[i].endless)
+			sum += ((uint64_t)l->r.rows[i].task.serial << 18 | l->r.rows[i].claim) *
+			       0x9e3779b97f4a7c15;
+	pthread_mutex_lock(&q->lock);
+	bool known = sum == b->endless;
+	pthread_mutex_unlock(&q->lock);
+	if (known)
+		return;
+	for (int i = 0; i < l->r.n; i++)
+		if (l->r.rows[i].endless)
+			settled &= restore_end(q, l->r.rows[i].task.serial, l->r.rows[i].claim, now);
+	pthread_mutex_lock(&q->lock);
+	b->endless = settled ? sum : 0;
+	pthread_mutex_unlock(&q->lock);
+}
+
 int64_t
 bay_merge(struct queue *q, struct batch_entry *entry, int bay, struct now now)
 {
@@ -283,15 +310,12 @@ bay_merge(struct queue *q, struct batch_entry *entry, int bay, struct now now)
 			}
 			news = false;
 		}
-		/* known to be over, but the listing shows a claim only: deleted, or the listing lies,
-		 * and then the create that follows finds it */
-		bool end_gone = !news && !is_end && link && known > 2 * (uint64_t)link;
+		row->endless = !news && !is_end && link && known > 2 * (uint64_t)link;
 		pthread_mutex_unlock(&q->lock);
 		if (news)
 			changed += fold_one(q, path, &row->task, link, is_end);
-		if (end_gone)
-			restore_end(q, row->task.serial, link, now);
 	}
+	look_endless(q, &p, &l, now);
 	free(l.r.rows);
 	if (l.digest)
 		changed += look_digest(q, &p);

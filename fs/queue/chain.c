@@ -358,9 +358,9 @@ fold_link(unsigned attempt, enum link_kind kind, const char *text, struct fold *
 	claim_parse(text, &fold->claim);
 	fold->attempt = attempt;
 	fold->time = fold->claim.time;
+	snprintf(fold->owner, sizeof(fold->owner), "%s", fold->claim.owner);
 	if (fold->claim.verb != CLAIM_CANCELLED && fold->claim.verb != CLAIM_REOPENED)
 		return false;
-	snprintf(fold->owner, sizeof(fold->owner), "%s", fold->claim.owner);
 	fold->counts = fold->claim.counts;
 	fold->state = TASK_CANCELLED;
 	if (fold->claim.verb == CLAIM_REOPENED) {

@@ -128,21 +128,13 @@ apply_over(struct queue *q, const struct bay_rows *rows, const struct fold *fold
 void
 apply_found(struct queue *q, int64_t serial, unsigned attempt, const char *text)
 {
-	struct fold f = { .state = TASK_CLAIMED, .attempt = attempt, .reason = WHY_NONE };
+	struct fold f = { .state = TASK_CLAIMED, .reason = WHY_NONE };
 	struct task t;
 
 	if (index_get(q->index, serial, &t))
 		return;
-	claim_parse(text, &f.claim);
-	f.counts = t.counts;
-	f.time = f.claim.time;
-	snprintf(f.owner, sizeof(f.owner), "%s", f.claim.owner);
-	if (f.claim.verb == CLAIM_CANCELLED || f.claim.verb == CLAIM_REOPENED) {
-		f.counts = f.claim.counts;
-		f.state = f.claim.verb == CLAIM_CANCELLED ? TASK_CANCELLED : TASK_PENDING;
-		if (f.claim.verb == CLAIM_REOPENED)
-			f.attempt++;
-	}
+	f.counts = t.counts; /* those before a claim of an agent */
+	fold_link(attempt, LINK_CLAIM, text, &f);
 	apply_fold(q, serial, attempt, false, &f);
 }
 
@@ -182,7 +174,7 @@ unread_gone(struct queue *q, const struct task *t)
 
 /* Read at most max ends (0 = all). Returns how many were read. */
 static int64_t
-read_ends(struct queue *q, int max)
+read_ends(struct queue *q, int max, struct now now)
 {
 	struct unread *u = malloc(sizeof(*u));
 	int64_t after = 0;
@@ -217,7 +209,7 @@ read_ends(struct queue *q, int max)
 			}
 			if (rc == -ENOENT) {
 				/* deleted, or it lies in a seal by now */
-				int64_t merged = bay_merge(q, p.entry, p.bay, q->now);
+				int64_t merged = bay_merge(q, p.entry, p.bay, now);
 
 				got += merged > 0 ? merged : 0;
 				unread_gone(q, t);
@@ -590,7 +582,7 @@ queue_refresh(struct queue *q, struct now now, int bays, int reads)
 	}
 	if (rc >= 0)
 		check_done_bay(q, now);
-	int64_t got = rc < 0 ? 0 : read_ends(q, reads);
+	int64_t got = rc < 0 ? 0 : read_ends(q, reads, now);
 	if (rc >= 0)
 		digests_write(q);
 	int64_t out = rc < 0 ? rc : trouble ? trouble : got < 0 ? got : changed + got;

@@ -25,7 +25,8 @@
  *   unknown PATH TEXT                      given up without an answer
  *   told TASK ATTEMPT WHAT RC OWNER SEQ since   an answer to an agent; what: claim, touch, park,
  *                                          note, resumed, or how it asked to end
- *   hand WHAT TASK ATTEMPT RC              revoke, cancel, reopen; `evict` with an owner
+ *   hand WHAT TASK ATTEMPT RC              revoke, cancel, reopen; `evict` with an owner, and with
+ *                                          -EINPROGRESS before it is done
  *   submitted NUMBER FILE COUNT            acknowledged: a batch of so many tasks
  *   fault WHAT WHOM                        kill, stop, cont (an owner), agent (a pid), remove,
  *                                          cut, heal, clock, fill, drain, other: see audit.h

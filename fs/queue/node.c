@@ -560,9 +560,11 @@ watch_bury(struct watch *w, const char *owner)
 	node_path(path, owner);
 	int rc = disk_unlink(w->disk, path);
 	history_say(w->disk, "unlink\t%s\t%d", owner, rc);
-	if (rc && rc != -ENOENT)
+	if (rc && rc != -ENOENT) {
 		log_warnx("node %s is dead, but its beat cannot be unlinked: %s", owner,
 			  strerror(-rc));
+		return; /* the next round tries again */
+	}
 	struct watched *o = watch_owner(w, owner);
 	if (o)
 		o->verdict = DEAD_LOST;

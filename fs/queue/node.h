@@ -137,7 +137,7 @@ int64_t
 watch_round(struct watch *w, const char *self, const char *const *wanted, size_t nwanted,
 	    bool restart);
 
-/* All claims of a proven dead owner are ended: unlink its beat. */
+/* All claims of a proven dead owner are ended: unlink its beat. It stays proven dead when that fails. */
 void
 watch_bury(struct watch *w, const char *owner);
 

@@ -343,6 +343,16 @@ struct seal_bay {
 int
 queue_seal_bay(struct queue *q, int64_t i, struct seal_bay *out);
 
+/* A link that a seal tells of. bay: its directory. A non-zero return ends the reading. */
+typedef int
+sealed_link_fn(void *arg, const char *bay, const char *name, unsigned attempt, enum link_kind kind,
+	       const char *text);
+
+/* All links of the bay with number i that a whole seal tells of; none when there is no seal. 0,
+ * what fn returned, -ERANGE behind the last bay, or an errno. [storage] */
+int
+queue_sealed_links(struct queue *q, int64_t i, sealed_link_fn *fn, void *arg);
+
 /*
  * Seal the bay with number i, after queue_seal_wait(). 0, -ERANGE, -EOWNERDEAD when our beat is
  * gone, -EINTR, or what the storage said, and err the file; then nothing of what links and seals

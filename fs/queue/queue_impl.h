@@ -26,6 +26,7 @@ struct bay {
 	int done, over;	    /* known to be done; to be done, failed or cancelled */
 	int unread;	    /* ends that are known of, but not read */
 	bool unsure;	    /* may have been sealed since it was listed: see seal_overrules() */
+	uint64_t endless;   /* of claims that are over without an end: those that are not ours to end */
 	unsigned seal;	    /* the number of the seal that was read; 0 = none */
 	struct sealed *sealed; /* what it says, by line; NULL until it is read */
 	/* group commit, guarded by queue.sync_lock */
@@ -273,8 +274,8 @@ int
 end_foreign(struct queue *q, int64_t serial, unsigned attempt, const char *judged,
 	    enum outcome outcome, enum reason reason, struct now now);
 /* An end that we know stands no longer, and the claim is ours: write it again, or everybody else
- * would wait for us. Not under lock. */
-void
+ * would wait for us. True: the claim is not ours, or needs no end. Not under lock. */
+bool
 restore_end(struct queue *q, int64_t serial, unsigned attempt, struct now now);
 /* Make the names in a bay durable; concurrent callers share a sync. Not under lock. */
 int
@@ -293,6 +294,7 @@ struct row {
 	struct task task;
 	unsigned claim, end; /* highest attempt with such a link */
 	bool sealed;	     /* end is what a seal says */
+	bool endless;	     /* over, by what is known; but its highest link is a claim */
 };
 struct bay_rows {
 	struct row *rows;

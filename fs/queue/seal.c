@@ -358,3 +358,44 @@ seal_has_end(struct queue *q, const struct place *p, const char *name, unsigned 
 	free(sealed);
 	return w.found;
 }
+
+struct telling {
+	char bay[DISK_PATH];
+	sealed_link_fn *fn;
+	void *arg;
+};
+
+static int
+tell_link(void *arg, struct row *row, unsigned attempt, enum link_kind kind, const char *text)
+{
+	const struct telling *t = arg;
+
+	return t->fn(t->arg, t->bay, row->task.name, attempt, kind, text);
+}
+
+int
+queue_sealed_links(struct queue *q, int64_t i, sealed_link_fn *fn, void *arg)
+{
+	struct telling t = { .fn = fn, .arg = arg };
+	struct seal_numbers numbers = { 0 };
+	struct bay_rows rows = { 0 };
+	struct seal_bay bay;
+	struct place p;
+	unsigned number;
+
+	if (queue_seal_bay(q, i, &bay) || !place_of(q, bay.first, &p))
+		return -ERANGE;
+	int rc = list_seals(q, &p, &numbers);
+	if (rc || !numbers.count)
+		return rc == -ENOENT ? 0 : rc;
+	struct sealed *sealed = calloc(BAY_TASKS, sizeof(*sealed));
+	rc = sealed ? bay_rows(q, &p, &rows) : -ENOMEM;
+	if (!rc) {
+		rows_sort(&rows);
+		place_bay(&p, t.bay);
+		rc = seal_read(q, &p, &numbers, &rows, sealed, &number, tell_link, &t);
+	}
+	free(rows.rows);
+	free(sealed);
+	return rc == -EBADMSG || rc == -ENOENT ? 0 : rc;
+}

@@ -87,8 +87,7 @@ sealer_wait(struct queue *q, struct err *err)
 		}
 		if (o && o->verdict == DEAD_PROVEN)
 			watch_bury(&q->watch, sealer); /* it holds no claims */
-		else if (o && o->verdict == ALIVE)
-			disk_pause(&q->disk, LOOK_MS < due ? LOOK_MS : (int)due);
+		disk_pause(&q->disk, LOOK_MS < due ? LOOK_MS : (int)due);
 	}
 	if (said)
 		log_warnx("%s: sealing has ended; going on", q->path);
@@ -474,15 +473,19 @@ renew_digest(struct sealing *s, struct err *err)
 static int
 seal_bay(struct sealing *s, const struct seal_watcher *w, struct seal_bay *out, struct err *err)
 {
+	char path[DISK_PATH];
 	int rc = read_bay(s, w, err);
 
 	if (rc || !s->n) {
 		out->result = SEAL_NONE;
 		return rc;
 	}
+	bool stands = false;
 	bool news = false;
-	for (size_t i = 0; i < s->n; i++)
+	for (size_t i = 0; i < s->n; i++) {
+		stands |= s->links[i].stands;
 		news |= s->links[i].stands && !s->links[i].covered;
+	}
 	qsort(s->links, s->n, sizeof(*s->links), by_order);
 	if (!all_over(s)) {
 		out->result = SEAL_UNFINISHED;
@@ -492,6 +495,14 @@ seal_bay(struct sealing *s, const struct seal_watcher *w, struct seal_bay *out, 
 	rc = queue_seal_beat(s->q, w);
 	if (rc)
 		return rc;
+	if (stands && !news) {
+		/* whoever wrote the seal may have died before its name was durable */
+		rc = bay_sync(s->q, &s->p);
+		if (rc) {
+			seal_path(&s->p, s->number, path);
+			return file_failed(err, rc, path);
+		}
+	}
 	if (news) {
 		unsigned number = s->numbers.count ? s->numbers.n[0] + 1 : 1;
 

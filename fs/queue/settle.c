@@ -286,11 +286,17 @@ settle(struct queue *q, int64_t serial, unsigned attempt, enum outcome outcome,
 		return -ESTALE;
 	}
 	rc = vanished ? -EIO : rc ? of_storage(rc) : of_storage(chain_cas(&q->disk, path, text, found));
-	if (rc == 0 && take_own_end(found, &e))
+	if (rc == 0 && take_own_end(found, &e)) {
+		memcpy(text, found, sizeof(text));
 		rc = 1;
-	if (rc == 1 && seal_overrules(q, &p, serial, attempt) &&
-	    !seal_has_end(q, &p, t.name, attempt, found)) {
-		/* that end was removed because it had been read: this one tells nothing */
+	}
+	bool sealed = rc >= 0 && seal_overrules(q, &p, serial, attempt);
+	if (sealed && seal_has_end(q, &p, t.name, attempt, text)) {
+		rc = 1; /* whatever has come to stand there since */
+		sealed = false;
+	}
+	if (sealed) {
+		/* another end was removed because it had been read: this one tells nothing */
 		claim_vanished(q, &p, serial, attempt, now);
 		pthread_mutex_lock(&q->lock);
 		pthread_cond_broadcast(&q->settled);
@@ -524,7 +530,7 @@ end_foreign(struct queue *q, int64_t serial, unsigned attempt, const char *judge
 	return synced ? synced : rc;
 }
 
-void
+bool
 restore_end(struct queue *q, int64_t serial, unsigned attempt, struct now now)
 {
 	struct task t;
@@ -539,13 +545,11 @@ restore_end(struct queue *q, int64_t serial, unsigned attempt, struct now now)
 	q->now = now;
 	bool over = !index_get(q->index, serial, &t) && place_of(q, serial, &p) &&
 		    ((t.state == TASK_PENDING && t.attempt > attempt) ||
-		     (t.attempt >= attempt &&
-		      (t.state == TASK_DONE || t.state == TASK_FAILED ||
-		       t.state == TASK_CANCELLED)));
-	struct lease *l = lease_find(q, serial, attempt);
+		     (t.attempt >= attempt && is_over(t.state)));
+	const struct lease *l = lease_find(q, serial, attempt);
 	if (!over || (l && l->phase != PHASE_OVER)) {
 		pthread_mutex_unlock(&q->lock);
-		return;
+		return false;
 	}
 	struct end e = own_end(q, q->node.owner, t.reason, now);
 	pthread_mutex_unlock(&q->lock);
@@ -553,14 +557,11 @@ restore_end(struct queue *q, int64_t serial, unsigned attempt, struct now now)
 	place_bay(&p, bay);
 	link_path(path, bay, t.name, attempt, LINK_CLAIM);
 	if (chain_read(&q->disk, path, found))
-		return;
+		return false;
 	claim_parse(found, &c);
 	if (c.verb != CLAIM_AGENT || strcmp(c.owner, e.owner) != 0)
-		return; /* whose claim it is will see to it, or those who find it dead */
-	e.outcome = t.state == TASK_DONE   ? END_DONE :
-		    t.state == TASK_FAILED ? END_FAILED :
-		    t.state == TASK_PENDING ? END_FREED :
-					      END_CANCELLED;
+		return true; /* whose claim it is will see to it, or those who find it dead */
+	e.outcome = is_over(t.state) ? outcome_of(t.state) : END_FREED;
 	e.counts = t.counts;
 	end_format(&e, text);
 	link_path(path, bay, t.name, attempt, LINK_END);
@@ -569,6 +570,7 @@ restore_end(struct queue *q, int64_t serial, unsigned attempt, struct now now)
 		log_warnx("task %s@%u: its end was removed from the run directory; written again",
 			  t.name, attempt);
 	}
+	return false;
 }
 
 static int
@@ -729,6 +731,8 @@ queue_evict(struct queue *q, const char *owner)
 	if (!*owner || strchr(owner, '/') || owner[0] == '.' || strlen(owner) >= OWNER_TEXT)
 		return -EINVAL;
 	snprintf(path, sizeof(path), "nodes/%s", owner);
+	/* said before as well: who dies meanwhile may have done it */
+	history_say(&q->disk, "hand\tevict\t%s\t0\t%d", owner, -EINPROGRESS);
 	int rc = disk_unlink(&q->disk, path);
 	history_say(&q->disk, "hand\tevict\t%s\t0\t%d", owner, rc);
 	return rc;

@@ -38,6 +38,8 @@ for back in -f ''; do
 		fails 'file: ' "a file instead $back" $back "$S/file" "$S/mnt"
 		fails 'nosuch: No such file' "no directory to mount at $back" $back "$RUN" "$S/nosuch"
 		fails 'not a directory' "a file to mount at $back" $back "$RUN" "$S/file"
+		fails 'would hide .*; mount it elsewhere' "over the run itself $back" $back "$RUN" "$RUN"
+		fails 'would hide .*; mount it elsewhere' "above the run $back" $back "$RUN" "${RUN%/*}"
 		fails 'nosuch|unknown|invalid' "an unknown option $back" $back -o nosuch "$RUN" "$S/mnt"
 		fails 'allow_other is not supported' "allow_other $back" $back -o allow_other "$RUN" "$S/mnt"
 		fails 'log' "a log that cannot be written $back" $back -o log="$S/nosuch/log" "$RUN" "$S/mnt"

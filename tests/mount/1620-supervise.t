@@ -196,7 +196,11 @@ is "$(mount_height) $(find "$RUN/nodes" -type f | wc -l)" "0 0" "nothing is left
 
 # ---- the death of the supervisor ----
 
+exec {lock}>"$S/lock"
+flock "$lock"
 start_raserfs || exit
+exec {lock}>&-
+ok "in the background it keeps nothing open that its starter had" flock -n "$S/lock" true
 before=$(mount_owner)
 one orphan
 take o "$M/queue/low/orphan@1"

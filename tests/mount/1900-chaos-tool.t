@@ -134,8 +134,9 @@ unset RASER_HISTORY
 is "$(find "$RUN/chain" -name '*.end' | wc -l)" 0 "a run is sealed"
 "$raser" audit "$RUN" --complete --settled --undisturbed "$scratch/kept" >"$scratch/audit"
 is $? 0 "its audit finds nothing"
+like "$(cat "$scratch/audit")" "attempts 5, ended by others 0" "in all attempts that its seal tells of"
 printf '1\tstart\tx\t1\tb\th\t1\n2\ttold\ts1\t7\tdone\t0\tn.x\t1\t2\n' >"$scratch/kept/lie.history"
-like "$("$raser" audit "$RUN" "$scratch/kept")" "I4: task s1@7: .* sealed with another end" \
+like "$("$raser" audit "$RUN" "$scratch/kept")" "I4: task s1@7: " \
 	"but that another attempt was told that it is done"
 
 # nothing to break

@@ -91,6 +91,8 @@ ok "a sealed task is reopened" mv "$M/failed/bad1@2" "$M/pending/"
 tasks 5 more >"$M/new/more"
 is "$(names "$M/pending")" "bad1@4 more1@1 more2@1 more3@1 more4@1 more5@1" "the run goes on"
 unmount m
+out=$("$raser" seal "$RUN" --bay nosuch.0 2>&1)
+is "$?/$out" "1/raser seal: there is no bay nosuch.0 (ls $RUN/chain)" "a bay that is not there is no reason to wait"
 "$raser" seal "$RUN" --bay "$(cd "$RUN/chain" && ls -d ./*.0 | sed -n '1s|./||p')" >/dev/null
 touch "$scratch/good"
 work

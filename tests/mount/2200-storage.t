@@ -93,6 +93,7 @@ for what in bytes inodes; do
 		refused $what ENOSPC "No space left on device"
 		is "$(chk open r "$M/queue/low/next")" ENOSPC "ENOSPC: and next"
 		ok "status tells" wait_until 5 status_says "the storage fails: making a.*: No space left on device (since "
+		like "$(cat "$M/report.html")" "<pre>the storage fails: making a.*: No space left on device" "and the report"
 	else
 		is "$(tasks 300 big '"pad":"'"$(printf '%400s' x)"'"' | chk put "$M/new/big")" "close ENOSPC" "ENOSPC: of a submission"
 		is "$(chk list 0 "$M/tasks" | grep -c ^big)" 0 "of which nothing is there"
@@ -210,7 +211,7 @@ unmount c
 
 # ---- forbidden ----
 
-wrap=(setpriv --bounding-set=-dac_override,-dac_read_search)
+wrap=(setpriv "--bounding-set=-dac_override,-dac_read_search")
 disk_run
 mount_run d || exit
 echo "$M" >"$S/mount"

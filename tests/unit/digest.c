@@ -168,6 +168,41 @@ two_daemons(void)
 	queue_close(b, now);
 }
 
+/* Claims that are their own end, which a listing cannot tell from claims whose ends were deleted. */
+static void
+endless(void)
+{
+	char path[300];
+	char file[400];
+	char text[64];
+	struct task t;
+
+	run_new(path, "endless", 20, "t");
+	struct queue *a = run_open(path, true);
+	struct queue *b = run_open(path, true);
+	run_work(a, 10, END_DONE);
+	for (int i = 11; i <= 19; i++)
+		queue_cancel(a, i, 1, now);
+	queue_reopen(a, 19, 0, now);
+	for (int i = 0; i < 2; i++) {
+		queue_refresh(a, now, 0, 0);
+		queue_refresh(b, now, 0, 0);
+	}
+	uint64_t reads = calls(a, DISK_READLINK) + calls(b, DISK_READLINK);
+	for (int i = 0; i < 5; i++) {
+		queue_refresh(a, now, 0, 0);
+		queue_refresh(b, now, 0, 0);
+	}
+	ok(calls(a, DISK_READLINK) + calls(b, DISK_READLINK) == reads,
+	   "what is cancelled or reopened is not read again at every look");
+	ok(!unlink(run_file(path, 0, "t3@1.end", file)), "an end is deleted");
+	queue_refresh(a, now, 0, 0);
+	ok(readlink(file, text, sizeof(text)) > 0 && !queue_get(b, 3, &t) && t.state == TASK_DONE,
+	   "and written again by whose claim it is");
+	queue_close(a, now);
+	queue_close(b, now);
+}
+
 int
 main(void)
 {
@@ -176,5 +211,6 @@ main(void)
 	all_done();
 	not_final();
 	two_daemons();
+	endless();
 	return done_testing();
 }

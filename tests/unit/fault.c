@@ -10,6 +10,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 static struct now now;
 
@@ -234,6 +236,39 @@ claim_below(void)
 	queue_close(q, now);
 }
 
+/* A process that is gone, and a beat of it that cannot be removed for a while. */
+static void
+unburied(void)
+{
+	char path[300];
+	char beat[400];
+	char owner[OWNER_TEXT] = "";
+	int fds[2];
+	int status;
+
+	new_run(path, "unburied");
+	if (pipe(fds))
+		return;
+	pid_t pid = fork();
+	if (!pid) {
+		queue_owner(join(path), owner);
+		_exit(write(fds[1], owner, sizeof(owner)) != sizeof(owner));
+	}
+	waitpid(pid, &status, 0);
+	bool told = read(fds[0], owner, sizeof(owner)) == sizeof(owner);
+	snprintf(beat, sizeof(beat), "%s/nodes/%.30s", path, owner);
+	struct queue *q = join(path);
+	strike(DISK_UNLINK, owner, -EACCES, -1, false);
+	queue_watch(q, now);
+	ok(told && !access(beat, F_OK), "a dead owner's beat cannot be removed");
+	faults_clear();
+	queue_watch(q, now);
+	ok(access(beat, F_OK) != 0, "it is, as soon as it can be");
+	queue_close(q, now);
+	close(fds[0]);
+	close(fds[1]);
+}
+
 int
 main(void)
 {
@@ -245,5 +280,6 @@ main(void)
 	slow_claim();
 	no_times();
 	claim_below();
+	unburied();
 	return done_testing();
 }

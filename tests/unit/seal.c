@@ -448,6 +448,40 @@ every_call(const char *name, int code, bool dies, bool half, bool again)
 	   name, again ? ", sealed again" : "", n - 1, told);
 }
 
+static int
+refuse_sync(void *c, const char *dir)
+{
+	(void)c;
+	(void)dir;
+	return -EIO;
+}
+
+/* A seal whose name may be gone after a crash: the links must stay, for the next sealer as well. */
+static void
+unsynced(void)
+{
+	char path[300];
+	struct seal_bay bay;
+	struct err e = { "" };
+	int wrong = 0;
+
+	run_new(path, "unsynced", 8, "t");
+	make_history(path);
+	int links = files(path, "@");
+	for (int i = 0; i < 2; i++) {
+		struct queue *q = open_as(path, OWNER_SEALER, true);
+
+		queue_refresh(q, now, 0, 0);
+		fragile.sync = refuse_sync;
+		wrong += seal_all(q, &bay, &e) != -EIO;
+		queue_close(q, now);
+	}
+	ok(!wrong && files(path, "seal.1") == 1 && files(path, "@") == links,
+	   "no link is removed before the seal is durable, whoever wrote it: %s", e.text);
+	seal(path);
+	ok(files(path, "seal.") == 1 && files(path, "@") == 0, "then they are");
+}
+
 /* Links at or below a seal that appear again, and names that were removed. */
 static void
 late(void)
@@ -607,18 +641,19 @@ reborn(void)
 	queue_close(a, now);
 }
 
-/* One that froze between the create of its end and the answer: the seal has that very end. */
+/* One that froze between the create of its end and the answer: the seal has that very end. other: what
+ * another, who froze as well, has made there since. */
 static void
-frozen_in_its_end(void)
+frozen_in_its_end(const char *name, const char *other)
 {
 	char path[300];
 	char file[400];
 	char claim[64];
 	char end[64];
-	struct grant g;
-	struct lease_info info;
+	struct grant g = { 0 };
+	struct lease_info info = { 0 };
 
-	run_new(path, "inend", 1, "t");
+	run_new(path, name, 1, "t");
 	now.boot_ms -= 100000;
 	struct queue *a = open_as(path, OWNER_DAEMON, false);
 	bool held = !queue_claim(a, 1, 1, 0, &run_agent, now, &g) && !queue_lease(a, 1, 1, &info);
@@ -632,9 +667,10 @@ frozen_in_its_end(void)
 	seal(path);
 	bury(path);
 	ok(held && files(path, "@") == 0, "a task is done and sealed before its holder has an answer");
-	ok(!symlink(claim, run_file(path, 0, "t1@1.claim", file)) &&
-		   !queue_end(a, 1, 1, END_DONE, WHY_NONE, NULL, now),
-	   "it is told that its end stands");
+	held = !symlink(claim, run_file(path, 0, "t1@1.claim", file)) &&
+	       (!other || !symlink(other, run_file(path, 0, "t1@1.end", file)));
+	ok(held && !queue_end(a, 1, 1, END_DONE, WHY_NONE, NULL, now), "it is told that its end stands%s",
+	   other ? ", not what came later" : "");
 	queue_close(a, now);
 }
 
@@ -735,12 +771,14 @@ main(void)
 		every_call("full disk", -ENOSPC, false, false, again);
 		every_call("input error", -EIO, false, false, again);
 	}
+	unsynced();
 	late();
 	deleted();
 	damaged();
 	announcing();
 	frozen();
 	reborn();
-	frozen_in_its_end();
+	frozen_in_its_end("inend", NULL);
+	frozen_in_its_end("inend2", "n02.bbbbbbbbbbbb:1:1:l:D:0:1:0");
 	return done_testing();
 }
