@@ -165,8 +165,9 @@ check_told_held(struct audit *a, const struct answer *t, const struct link *end)
 	if (!by || by->fate != FATE_WON)
 		return;
 	int64_t over = audit_latest(a, by->life, by->ret, t->life);
+	/* of its own ends a daemon knows at once, when they are answered */
 	int64_t bound = by->life == t->life ?
-				0 :
+				a->o->slack_ms :
 				conf_beat_ms(queue_conf(a->queue)) + a->slack;
 	if (over != INT64_MAX && t->since > over + bound)
 		audit_say(a, 6, "task %s@%u: %s ended it, but %lld ms later its old holder %s still "

@@ -181,7 +181,8 @@ agents_note(struct queue *q, char note[NODE_NOTE])
 static bool
 is_cut_off(const struct queue *q, struct now now)
 {
-	return q->joined && now.boot_ms - q->last_beat > 2 * conf_beat_ms(&q->conf);
+	/* also while it has no name: then it has not beaten either. 0: a hand, which never beats */
+	return q->last_beat && now.boot_ms - q->last_beat > 2 * conf_beat_ms(&q->conf);
 }
 
 static void

@@ -529,8 +529,9 @@ client_list(void *ctx, const char *path, disk_entry_fn *fn, void *arg)
 	const struct manners *m = &world.manners;
 	int rc = reach(p);
 
+	/* an answer to whoever is dead, so that it does not ask for ever */
 	if (rc)
-		return rc;
+		return p->dead ? -ENOENT : rc;
 	const struct inode *dir = fs_find(path);
 	if (!dir)
 		return come_back(p, -ENOENT);
