@@ -49,6 +49,7 @@ struct audit_options {
 	bool undisturbed; /* there were no faults, and nobody's hand */
 	bool timed;	  /* judge I12; needs agents that wait all the time */
 	int64_t slack_ms; /* what a busy machine may add to a bound of time; 0 = 1000 */
+	int64_t lag_ms;	  /* how far behind a look at a beat may be */
 	int64_t claim_ms; /* the longest that a create may take in I12; 0 = any time */
 };
 

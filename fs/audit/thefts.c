@@ -91,7 +91,7 @@ check_dead_owner(struct audit *a, const struct link *claim, const struct link *e
 
 	if (!o || beat_removed(a, name) || o->left)
 		return; /* nothing is known of it, or its beat was taken away */
-	int64_t window = 4 * conf_beat_ms(queue_conf(a->queue)) - ROUNDING_MS;
+	int64_t window = 4 * conf_beat_ms(queue_conf(a->queue)) - ROUNDING_MS - a->o->lag_ms;
 	if (!was_silent(a, o, window))
 		unjust(a, claim, end, "that owner's beat was never silent for long, and nobody removed it");
 	else if (a->o->complete && !find_note(a, NOTE_VERDICT, "silent", name) &&

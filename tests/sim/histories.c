@@ -92,6 +92,7 @@ histories_judge(void)
 	/* a holder whose looks fail may answer for half of steal_after: rules.c knows exactly */
 	const struct audit_options o = { .complete = true,
 					 .settled = true,
+					 .lag_ms = world.manners.stat_lag / 1000,
 					 .slack_ms = world.steal_after_ms / 2 +
 						     world.manners.list_lag / 1000 + 1000 };
 	struct audit_totals totals;

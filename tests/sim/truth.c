@@ -77,6 +77,14 @@ truth_now(void *ctx)
 	return sim_now / 1000;
 }
 
+static int
+truth_sync(void *ctx, const char *dir)
+{
+	(void)ctx;
+	(void)dir;
+	return 0;
+}
+
 /* Whoever only looks changes nothing. */
 static int
 never_text(void *ctx, const char *a, const char *b)
@@ -93,7 +101,7 @@ const struct disk_ops truth_ops = {
 	.read = truth_read,
 	.locate = truth_locate,
 	.now = truth_now,
-	.symlink = never_text,
+	.symlink = never_text, .sync = truth_sync,
 };
 
 struct queue *

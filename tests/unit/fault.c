@@ -269,6 +269,30 @@ unburied(void)
 	close(fds[1]);
 }
 
+/* A batch whose publisher may have died before its sync is used by nobody who cannot sync it. */
+static void
+unsynced_batch(void)
+{
+	char path[300];
+	struct err e = { 0 };
+	struct task t;
+
+	new_run(path, "unsynced");
+	pass(0);
+	struct queue *q = join(path);
+	struct queue *other = join(path);
+	ok(!submit(q, "{\"id\":\"a\"}\n", &e), "a batch is published");
+	strike(DISK_SYNC, "batches", -EIO, -1, false);
+	pass(1);
+	ok(queue_refresh(other, now, 0, 0) == -EIO && queue_find(other, "a", &t) == -ENOENT,
+	   "another daemon that cannot sync it does not know it yet");
+	faults_clear();
+	pass(1);
+	ok(queue_refresh(other, now, 0, 0) >= 0 && !queue_find(other, "a", &t), "and then it does");
+	queue_close(other, now);
+	queue_close(q, now);
+}
+
 int
 main(void)
 {
@@ -280,6 +304,7 @@ main(void)
 	slow_claim();
 	no_times();
 	claim_below();
+	unsynced_batch();
 	unburied();
 	return done_testing();
 }
