@@ -104,6 +104,38 @@ reborn(void)
 	queue_close(a, now);
 }
 
+/* The same, and it hears of the tasks only then: its own submission reads all batches, no links. */
+static void
+reborn_ignorant(void)
+{
+	char path[300];
+	struct grant g;
+	struct err e = { "" };
+
+	run_new(path, "ignorant", 1, "t");
+	now.boot_ms -= 100000;
+	struct queue *a = run_open(path, true);
+	run_bury(path);
+	now.boot_ms += 100000;
+	run_submit(path, 2, "u");
+	struct queue *b = run_open(path, true);
+	while (!queue_next(b, 2, &run_agent, now, &g))
+		queue_end(b, g.serial, g.attempt, END_DONE, WHY_NONE, NULL, now);
+	queue_close(b, now);
+	run_seal(path);
+	run_bury(path);
+	bool lives = !queue_beat(a, now);
+	struct submission *s = submission_new(a, NULL, &e);
+	bool read = s && !submission_feed(s, "{\"id\":\"v\"}\n", 11, &e) &&
+		    submission_finish(s, "test", now, &e) >= 0;
+	submission_free(s);
+	ok(lives && read, "a daemon was frozen while tasks were submitted, done and sealed");
+	ok(queue_claim(a, 2, 1, 0, &run_agent, now, &g) == -EBUSY &&
+		   queue_cancel(a, 3, 1, now) == -EPERM,
+	   "it is given none of them, though it has not known them before");
+	queue_close(a, now);
+}
+
 /* One that froze between the create of its end and the answer: the seal has that very end. other: what
  * another, who froze as well, has made there since. */
 static void
@@ -144,6 +176,7 @@ main(void)
 	now = now_read();
 	frozen();
 	reborn();
+	reborn_ignorant();
 	frozen_in_its_end("inend", NULL);
 	frozen_in_its_end("inend2", "n02.bbbbbbbbbbbb:1:1:l:D:0:1:0");
 	return done_testing();
