@@ -314,12 +314,16 @@ seal_overrules(struct queue *q, const struct place *p, int64_t serial, unsigned 
 	}
 	free(rows.rows);
 	/* what cannot be looked at may be so */
-	if (rc < 0 && rc != -EBADMSG)
-		return true;
-	seal_looked(q, b, looking);
+	bool over = rc < 0 && rc != -EBADMSG;
+	struct task t;
+	if (!over)
+		seal_looked(q, b, looking);
 	pthread_mutex_lock(&q->lock);
-	bool over = sealed_find(q, serial, &s) && attempt <= s.attempt;
+	over |= sealed_find(q, serial, &s) && attempt <= s.attempt;
+	bool named = over && !index_get(q->index, serial, &t);
 	pthread_mutex_unlock(&q->lock);
+	if (named)
+		history_say(&q->disk, "overruled\t%s\t%u", t.name, attempt);
 	return over;
 }
 
