@@ -361,6 +361,7 @@ change(struct proc *p, enum disk_call kind, const char *path, const void *data, 
 	if (p->dead)
 		return dead(p);
 	rules_sent(p, kind, path, data);
+	sealing_call(p);
 	world.calls++;
 	struct call *c = calloc(1, sizeof(*c));
 	if (!c)
@@ -451,6 +452,7 @@ reach(struct proc *p)
 {
 	if (p->dead)
 		return dead(p);
+	sealing_call(p);
 	world.calls++;
 	if (cut_off(p))
 		return p->dead ? dead(p) : -EIO;
