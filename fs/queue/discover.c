@@ -382,8 +382,9 @@ load_one(struct queue *q, int number, struct err *err)
 	e->batch.base = q->serials + 1;
 	q->serials += e->batch.lines;
 	q->batches[q->nbatches++] = e;
-	/* one that could not be read before may have been sealed before we came */
-	for (int i = 0; q->missing && i < e->nbays; i++)
+	/* one that could not be read before may have been sealed before we came, and one that was
+	 * made while we were taken for dead, before we came again */
+	for (int i = 0; (q->missing || q->born) && i < e->nbays; i++)
 		e->bays[i].unsure = true;
 	pthread_mutex_unlock(&q->lock);
 	rc = load_tasks(q, e);

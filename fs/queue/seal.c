@@ -5,6 +5,7 @@
 
 #include "seal.h"
 
+#include "mutant.h"
 #include "pack.h"
 
 #include <errno.h>
@@ -302,7 +303,7 @@ seal_overrules(struct queue *q, const struct place *p, int64_t serial, unsigned 
 	bool fresh = disk_now(&q->disk) - q->last_beat <= q->conf.steal_after_ms / 2 && !b->unsure;
 	unsigned known = b->seal;
 	pthread_mutex_unlock(&q->lock);
-	if (fresh)
+	if (fresh || MUTANT(SEAL_OVERRULES))
 		return false;
 	int64_t looking = seal_looking(q);
 	int64_t rc = list_seals(q, p, &numbers);
@@ -314,12 +315,16 @@ seal_overrules(struct queue *q, const struct place *p, int64_t serial, unsigned 
 	}
 	free(rows.rows);
 	/* what cannot be looked at may be so */
-	if (rc < 0 && rc != -EBADMSG)
-		return true;
-	seal_looked(q, b, looking);
+	bool over = rc < 0 && rc != -EBADMSG;
+	struct task t;
+	if (!over)
+		seal_looked(q, b, looking);
 	pthread_mutex_lock(&q->lock);
-	bool over = sealed_find(q, serial, &s) && attempt <= s.attempt;
+	over |= sealed_find(q, serial, &s) && attempt <= s.attempt;
+	bool named = over && !index_get(q->index, serial, &t);
 	pthread_mutex_unlock(&q->lock);
+	if (named)
+		history_say(&q->disk, "overruled\t%s\t%u", t.name, attempt);
 	return over;
 }
 
