@@ -305,8 +305,12 @@ load_tasks(struct queue *q, struct batch_entry *e)
 			  e->batch.number, ld.twice);
 	if (line < 0)
 		return (int)line;
-	e->complete = !rc || rc == -EEXIST;
-	return e->complete ? 0 : rc;
+	if (rc && rc != -EEXIST)
+		return rc;
+	pthread_mutex_lock(&q->lock);
+	e->complete = true;
+	pthread_mutex_unlock(&q->lock);
+	return 0;
 }
 
 struct numbers {

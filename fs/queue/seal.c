@@ -203,7 +203,8 @@ seal_take(struct queue *q, const struct place *p, const struct seal_numbers *num
 	pthread_mutex_lock(&q->lock);
 	struct sealed *old = b->sealed;
 	b->sealed = table;
-	b->seal = number;
+	if (rows->whole) /* else tasks that are loaded later are not in the table */
+		b->seal = number;
 	pthread_mutex_unlock(&q->lock);
 	free(old);
 	for (int i = 0; i < rows->n; i++)
@@ -309,6 +310,7 @@ seal_overrules(struct queue *q, const struct place *p, int64_t serial, unsigned 
 	int64_t rc = list_seals(q, p, &numbers);
 	if (!rc && numbers.count && numbers.n[0] > known)
 		rc = bay_rows(q, p, &rows);
+	bool whole = !rows.rows || rows.whole;
 	if (!rc && rows.rows) {
 		rows_sort(&rows);
 		rc = seal_take(q, p, &numbers, &rows);
@@ -318,6 +320,7 @@ seal_overrules(struct queue *q, const struct place *p, int64_t serial, unsigned 
 	bool over = rc < 0 && rc != -EBADMSG;
 	struct task t;
 	if (!over)
+		if (whole)
 		seal_looked(q, b, looking);
 	pthread_mutex_lock(&q->lock);
 	over |= sealed_find(q, serial, &s) && attempt <= s.attempt;
