@@ -5,8 +5,11 @@
 
 #include "runs.h"
 
+#include "clock.h"
 #include "tap.h"
 
+#include <dirent.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -115,4 +118,95 @@ run_store(const char *file, const char *text, size_t len)
 
 	if (!f || fwrite(text, 1, len, f) != len || fclose(f))
 		bail(file, "it cannot be written");
+}
+
+/* ---- what a run says ---- */
+
+static int
+on_task(void *arg, const struct task *t)
+{
+	fprintf(arg, "%s %d @%u f%d l%d t%d %c %lld\n", t->name, (int)t->state, t->attempt,
+		t->counts.failures, t->counts.losses, t->counts.level, (char)t->reason,
+		(long long)t->changed);
+	return 0;
+}
+
+char *
+run_states(const char *path)
+{
+	char *s = NULL;
+	size_t len;
+	struct queue *q = run_open(path, false);
+	FILE *f = open_memstream(&s, &len);
+
+	queue_refresh(q, now, 0, 0);
+	queue_list(q, VIEW_ALL, 0, on_task, f);
+	fclose(f);
+	queue_close(q, now);
+	return s;
+}
+
+int
+run_files(const char *path, const char *part)
+{
+	char dir[400];
+	int n = 0;
+
+	run_file(path, 0, "", dir);
+	DIR *d = opendir(dir);
+	for (const struct dirent *e; d && (e = readdir(d));)
+		n += strstr(e->d_name, part) != NULL;
+	if (d)
+		closedir(d);
+	return n;
+}
+
+/* ---- sealing ---- */
+
+static struct now
+clock_now(void *arg)
+{
+	(void)arg;
+	return now_read();
+}
+
+const struct seal_watcher *
+run_watcher(void)
+{
+	static const struct seal_watcher w = { .now = clock_now };
+
+	return &w;
+}
+
+void
+run_bury(const char *path)
+{
+	char command[400];
+
+	snprintf(command, sizeof(command), "rm -f %s/nodes/*", path);
+	if (system(command) != 0) /* NOLINT(cert-env33-c): a test's own path */
+		bail(command, "failed");
+}
+
+int
+run_seal_all(struct queue *q, struct seal_bay *last, struct err *e)
+{
+	int rc = 0;
+
+	for (int64_t i = 0; !rc; i++)
+		rc = queue_seal(q, i, run_watcher(), last, e);
+	return rc == -ERANGE ? 0 : rc;
+}
+
+void
+run_seal(const char *path)
+{
+	const struct queue_options o = { .join = true, .as = OWNER_SEALER };
+	struct seal_bay bay;
+	struct err e = { "" };
+	struct queue *q = queue_open(path, &o, now, &e);
+
+	if (!q || queue_refresh(q, now, 0, 0) < 0 || run_seal_all(q, &bay, &e))
+		bail("sealing", e.text);
+	queue_close(q, now);
 }

@@ -33,4 +33,24 @@ run_load(const char *file, char **text, size_t *len);
 void
 run_store(const char *file, const char *text, size_t len);
 
+/* The state of every task, for whoever opens the run; the caller frees it. */
+char *
+run_states(const char *path);
+/* How many files there are in the first bay in whose names that occurs. */
+int
+run_files(const char *path, const char *part);
+
+/* A sealer's: it has a clock, and nobody stops it. */
+const struct seal_watcher *
+run_watcher(void);
+/* Remove what a sealer that died has left in nodes/, as the next one does. */
+void
+run_bury(const char *path);
+/* Seal all bays, waiting for nobody. 0 or an errno, and err. */
+int
+run_seal_all(struct queue *q, struct seal_bay *last, struct err *err);
+/* The same as a sealer of its own. */
+void
+run_seal(const char *path);
+
 #endif

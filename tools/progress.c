@@ -83,8 +83,8 @@ subtract(json_t *from, json_t *what)
 		json_integer_set(from, json_integer_value(from) - json_integer_value(what));
 	else if (json_is_real(from))
 		json_real_set(from, json_real_value(from) - json_number_value(what));
-	json_array_foreach(from, i, v)
-		subtract(v, json_array_get(what, i));
+	for (i = 0; i < json_array_size(from); i++)
+		subtract(json_array_get(from, i), json_array_get(what, i));
 	json_object_foreach(what, key, v) {
 		if (json_is_integer(v) && !json_object_get(from, key))
 			json_object_set_new(from, key, json_integer(0));

@@ -14,7 +14,7 @@
  *   I4  An agent was told that T@k is done if and only if T@k.end says done in its owner's name;
  *       at most one attempt of a task was told so.
  *   I5  Each link has one writer, and its history says won, unknown or nothing more; whoever was
- *       told lost (or failed) does not own it; what was won stands.
+ *       told lost (or failed) does not own it; what was won stands, or a seal overruled it.
  *   I6  Once T@k.end is another's, an answer to its old holder whose call began more than a beat
  *       later is a refusal; and no holder was told success of an end that is not its own.
  *   I7  Every acknowledged submission is there, whole. Once settled, every task is final; before,

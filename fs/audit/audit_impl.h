@@ -53,7 +53,8 @@ struct answer {
 	uint64_t seq;
 };
 
-enum note_kind { NOTE_HAND, NOTE_SUBMITTED, NOTE_FAULT, NOTE_VERDICT, NOTE_UNLINK };
+enum note_kind { NOTE_HAND, NOTE_SUBMITTED, NOTE_FAULT, NOTE_VERDICT, NOTE_UNLINK,
+		 NOTE_OVERRULED };
 
 /* The rarer lines: what, whom, and two numbers as the verb has them. */
 struct note {

@@ -214,6 +214,12 @@ on_unlink(struct audit *a, const struct line *l)
 	return add_note(a, l, NOTE_UNLINK, "", l->field[1], l->field[2], "0");
 }
 
+static int
+on_overruled(struct audit *a, const struct line *l)
+{
+	return add_note(a, l, NOTE_OVERRULED, "", l->field[1], l->field[2], "0");
+}
+
 static const struct {
 	const char *verb;
 	int fields; /* at least, the verb included */
@@ -225,6 +231,7 @@ static const struct {
 	{ "cas", 3, on_cas },	    { "won", 3, on_returned },	   { "lost", 4, on_returned },
 	{ "failed", 4, on_returned }, { "unknown", 3, on_returned }, { "told", 8, on_told },
 	{ "hand", 5, on_hand },	    { "submitted", 4, on_submitted }, { "fault", 3, on_fault },
+	{ "overruled", 3, on_overruled },
 };
 
 int

@@ -85,6 +85,23 @@ check_writer(struct audit *a, struct link *l)
 			  l->path, l->text, o->name, audit_where(a, l->by->life, l->by->line));
 }
 
+/* A link that was made where a seal tells of another: its writer knows that it counts for nothing,
+ * or died before it had asked. */
+static bool
+is_overruled(const struct audit *a, const struct create *c, const struct link *sealed)
+{
+	if (!a->lives[c->life].stopped)
+		return true;
+	for (size_t i = 0; i < a->nnotes; i++) {
+		const struct note *n = &a->notes[i];
+
+		if (n->kind == NOTE_OVERRULED && n->life == c->life && n->a == sealed->attempt &&
+		    !strcmp(n->whom, sealed->task))
+			return true;
+	}
+	return false;
+}
+
 static void
 check_won(struct audit *a, struct link **sorted, const struct create *c)
 {
@@ -100,7 +117,8 @@ check_won(struct audit *a, struct link **sorted, const struct create *c)
 		snprintf(text, sizeof(text), "%s", (*found)->text);
 	else
 		disk_readlink(a->disk, c->path, text, sizeof(text)); /* batches, and what is gone */
-	if (strcmp(text, c->text) != 0 && !audit_excused(a, c->path))
+	if (strcmp(text, c->text) != 0 && !audit_excused(a, c->path) &&
+	    !(found && (*found)->sealed && is_overruled(a, c, *found)))
 		audit_say(a, 5, "%s: '%s' was won (%s), but '%s' stands there", c->path, c->text,
 			  audit_where(a, c->life, c->line), text);
 }

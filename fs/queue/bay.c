@@ -38,6 +38,7 @@ bay_rows(struct queue *q, const struct place *p, struct bay_rows *rows)
 	l.r.rows = malloc(BAY_TASKS * sizeof(*l.r.rows));
 	if (l.r.rows) {
 		pthread_mutex_lock(&q->lock);
+		l.r.whole = p->entry->complete;
 		index_list(q->index, VIEW_ALL, first - 1, on_row, &l);
 		pthread_mutex_unlock(&q->lock);
 	}
@@ -229,7 +230,7 @@ look_listing(struct queue *q, const struct place *p, struct listing *l)
 		if (!rc)
 			rc = look_seals(q, p, l);
 	}
-	if (rc >= 0)
+	if (rc >= 0 && (l->r.whole || !l->seals.count))
 		seal_looked(q, &p->entry->bays[p->bay], looking);
 	return rc;
 }

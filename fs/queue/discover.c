@@ -305,8 +305,12 @@ load_tasks(struct queue *q, struct batch_entry *e)
 			  e->batch.number, ld.twice);
 	if (line < 0)
 		return (int)line;
-	e->complete = !rc || rc == -EEXIST;
-	return e->complete ? 0 : rc;
+	if (rc && rc != -EEXIST)
+		return rc;
+	pthread_mutex_lock(&q->lock);
+	e->complete = true;
+	pthread_mutex_unlock(&q->lock);
+	return 0;
 }
 
 struct numbers {
@@ -382,8 +386,9 @@ load_one(struct queue *q, int number, struct err *err)
 	e->batch.base = q->serials + 1;
 	q->serials += e->batch.lines;
 	q->batches[q->nbatches++] = e;
-	/* one that could not be read before may have been sealed before we came */
-	for (int i = 0; q->missing && i < e->nbays; i++)
+	/* one that could not be read before may have been sealed before we came, and one that was
+	 * made while we were taken for dead, before we came again */
+	for (int i = 0; (q->missing || q->born) && i < e->nbays; i++)
 		e->bays[i].unsure = true;
 	pthread_mutex_unlock(&q->lock);
 	rc = load_tasks(q, e);

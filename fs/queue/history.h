@@ -23,6 +23,7 @@
  *   lost PATH TEXT FOUND
  *   failed PATH TEXT RC                    nothing happened
  *   unknown PATH TEXT                      given up without an answer
+ *   overruled TASK ATTEMPT                 what was won tells nothing: a seal does, or may
  *   told TASK ATTEMPT WHAT RC OWNER SEQ since   an answer to an agent; what: claim, touch, park,
  *                                          note, resumed, or how it asked to end
  *   hand WHAT TASK ATTEMPT RC              revoke, cancel, reopen; `evict` with an owner, and with

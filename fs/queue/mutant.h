@@ -16,6 +16,8 @@ enum mutant {
 	MUTANT_BEAT_LOOK,	/* at every beat a daemon looks at the chains that it holds */
 	MUTANT_CLAIM_READ_BACK, /* a holder reads its claim before it ends it */
 	MUTANT_SYNC_FIRST,	/* an end is synced before it is acknowledged */
+	MUTANT_SEAL_ALONE,	/* a sealer begins when nobody lives, and stays alone */
+	MUTANT_SEAL_OVERRULES,	/* who stood still looks for a seal before it answers */
 	MUTANTS
 };
 

@@ -111,7 +111,7 @@ pack_compare(struct disk *disk, const char *path, const char *text, size_t len)
 
 	if (n < 0)
 		return (int)n;
-	int rc = (size_t)n == len && !memcmp(got, text, len) ? 0 : -EBADMSG;
+	int rc = got && (size_t)n == len && !memcmp(got, text, len) ? 0 : -EBADMSG;
 	free(got);
 	return rc;
 }

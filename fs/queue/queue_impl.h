@@ -299,6 +299,7 @@ struct row {
 struct bay_rows {
 	struct row *rows;
 	int n;
+	bool whole; /* all tasks of the bay: its batch was loaded by then */
 };
 /* Take over of many tasks that they were over (folds[i] for rows[i]; attempt 0: nothing is said), as
  * apply_fold() does. How many changed. Not under lock. */

@@ -5,6 +5,7 @@
 
 #include "seal.h"
 
+#include "mutant.h"
 #include "pack.h"
 
 #include <errno.h>
@@ -202,7 +203,8 @@ seal_take(struct queue *q, const struct place *p, const struct seal_numbers *num
 	pthread_mutex_lock(&q->lock);
 	struct sealed *old = b->sealed;
 	b->sealed = table;
-	b->seal = number;
+	if (rows->whole) /* else tasks that are loaded later are not in the table */
+		b->seal = number;
 	pthread_mutex_unlock(&q->lock);
 	free(old);
 	for (int i = 0; i < rows->n; i++)
@@ -302,24 +304,30 @@ seal_overrules(struct queue *q, const struct place *p, int64_t serial, unsigned 
 	bool fresh = disk_now(&q->disk) - q->last_beat <= q->conf.steal_after_ms / 2 && !b->unsure;
 	unsigned known = b->seal;
 	pthread_mutex_unlock(&q->lock);
-	if (fresh)
+	if (fresh || MUTANT(SEAL_OVERRULES))
 		return false;
 	int64_t looking = seal_looking(q);
 	int64_t rc = list_seals(q, p, &numbers);
 	if (!rc && numbers.count && numbers.n[0] > known)
 		rc = bay_rows(q, p, &rows);
+	bool whole = !rows.rows || rows.whole;
 	if (!rc && rows.rows) {
 		rows_sort(&rows);
 		rc = seal_take(q, p, &numbers, &rows);
 	}
 	free(rows.rows);
 	/* what cannot be looked at may be so */
-	if (rc < 0 && rc != -EBADMSG)
-		return true;
-	seal_looked(q, b, looking);
+	bool over = rc < 0 && rc != -EBADMSG;
+	struct task t;
+	if (!over)
+		if (whole)
+		seal_looked(q, b, looking);
 	pthread_mutex_lock(&q->lock);
-	bool over = sealed_find(q, serial, &s) && attempt <= s.attempt;
+	over |= sealed_find(q, serial, &s) && attempt <= s.attempt;
+	bool named = over && !index_get(q->index, serial, &t);
 	pthread_mutex_unlock(&q->lock);
+	if (named)
+		history_say(&q->disk, "overruled\t%s\t%u", t.name, attempt);
 	return over;
 }
 

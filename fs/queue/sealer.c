@@ -5,6 +5,7 @@
 
 #include "seal.h"
 
+#include "mutant.h"
 #include "pack.h"
 
 #include <errno.h>
@@ -181,7 +182,7 @@ nobody_lives(struct queue *q, const struct seal_watcher *w, struct err *err)
 int
 queue_seal_wait(struct queue *q, const struct seal_watcher *w, struct err *err)
 {
-	int rc = nobody_lives(q, w, err);
+	int rc = MUTANT(SEAL_ALONE) ? 0 : nobody_lives(q, w, err);
 
 	if (rc == -EOWNERDEAD)
 		return err_set(err, rc, "somebody has removed nodes/%s, the sign that this process "

@@ -423,7 +423,7 @@ people_start(void)
 		left -= n;
 		sched_spawn(NULL, NULL, "people", submitter, (void *)(intptr_t)n);
 	}
-	if (rng_chance(dice(), 0.5))
+	if (rng_chance(dice(), 0.5) || world.seals_too)
 		sched_spawn(NULL, NULL, "admin", admin,
 			    (void *)(intptr_t)rng_log(dice(), 5.0 * SECOND, 300.0 * SECOND));
 }

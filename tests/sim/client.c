@@ -362,6 +362,7 @@ change(struct proc *p, enum disk_call kind, const char *path, const void *data, 
 	if (p->dead)
 		return dead(p);
 	rules_sent(p, kind, path, data);
+	sealing_call(p);
 	world.calls++;
 	struct call *c = calloc(1, sizeof(*c));
 	if (!c)
@@ -452,6 +453,7 @@ reach(struct proc *p)
 {
 	if (p->dead)
 		return dead(p);
+	sealing_call(p);
 	world.calls++;
 	if (cut_off(p))
 		return p->dead ? dead(p) : -EIO;
@@ -531,8 +533,10 @@ client_list(void *ctx, const char *path, disk_entry_fn *fn, void *arg)
 	int rc = reach(p);
 
 	/* an answer to whoever is dead, so that it does not ask for ever */
+	if (p->dead)
+		return 0;
 	if (rc)
-		return p->dead ? -ENOENT : rc;
+		return rc;
 	const struct inode *dir = fs_find(path);
 	if (!dir)
 		return come_back(p, -ENOENT);
@@ -553,6 +557,8 @@ client_list(void *ctx, const char *path, disk_entry_fn *fn, void *arg)
 			snprintf(names[n++], sizeof(*names), "%s", i->name);
 	}
 	rc = come_back(p, 0);
+	if (p->dead)
+		n = 0, rc = 0;
 	for (size_t k = 0; !rc && k < n; k++)
 		rc = fn(arg, names[k]);
 	free(names);

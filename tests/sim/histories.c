@@ -19,7 +19,7 @@ static struct {
 	int faults; /* the source of what befell the world */
 } h;
 
-static void
+static void __attribute__((format(printf, 2, 3)))
 say(int source, const char *fmt, ...)
 {
 	char line[1024];

@@ -10,6 +10,7 @@ sim_sources = \
 	tests/sim/rng.h \
 	tests/sim/rules.c \
 	tests/sim/sched.c tests/sim/sched.h \
+	tests/sim/sealing.c \
 	tests/sim/truth.c \
 	tests/sim/world.c tests/sim/world.h \
 	tests/sim/wrap.c \

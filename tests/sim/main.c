@@ -92,11 +92,12 @@ main(int argc, char **argv)
 		if (verbose)
 			printf("seed %llu: %d daemons, %d tasks, %.0f s: %llu grants, %llu done, "
 			       "%llu "
-			       "stale, %llu calls, %llu fates, %.3f s\n",
+			       "stale, %llu calls, %llu fates, %llu seals, %.3f s\n",
 			       seed, world.nprocs, world.submitted, (double)sim_now / SECOND,
 			       (unsigned long long)world.grants, (unsigned long long)world.acks,
 			       (unsigned long long)world.stale, (unsigned long long)world.calls,
-			       (unsigned long long)world.fates_met, seconds() - t);
+			       (unsigned long long)world.fates_met,
+			       (unsigned long long)world.seals, seconds() - t);
 		fflush(stdout);
 	}
 	printf("%llu seeds, %d of them broke a promise, %.1f s\n", seed - from, failed,

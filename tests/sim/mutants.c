@@ -23,6 +23,8 @@ static const char *const names[MUTANTS] = {
 	[MUTANT_BEAT_LOOK] = "beat-look",
 	[MUTANT_CLAIM_READ_BACK] = "claim-read-back",
 	[MUTANT_SYNC_FIRST] = "sync-first",
+	[MUTANT_SEAL_ALONE] = "seal-alone",
+	[MUTANT_SEAL_OVERRULES] = "seal-overrules",
 };
 
 /* The first seed from `from` to `to` that notices; 0 = none. */
@@ -30,7 +32,8 @@ static unsigned long long
 hunt(unsigned long long from, unsigned long long to, const char *scratch)
 {
 	for (unsigned long long seed = from; seed <= to; seed++)
-		if (world_run(seed, scratch))
+		if ((mutant_off < MUTANT_SEAL_ALONE || world_seals(seed)) &&
+		    world_run(seed, scratch))
 			return seed;
 	return 0;
 }

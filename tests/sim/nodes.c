@@ -330,7 +330,7 @@ proc_main(void *arg)
 }
 
 struct proc *
-proc_start(struct host *h)
+proc_make(struct host *h)
 {
 	if (world.nprocs == PROCS_MAX)
 		return NULL;
@@ -346,7 +346,16 @@ proc_start(struct host *h)
 	p->idle_ms = IDLE_FIRST_MS;
 	p->idlers = calloc((size_t)world.agents_each + 1, sizeof(struct coro *));
 	world.procs[world.nprocs++] = p;
-	proc_spawn(p, "main", proc_main, p);
+	return p;
+}
+
+struct proc *
+proc_start(struct host *h)
+{
+	struct proc *p = proc_make(h);
+
+	if (p)
+		proc_spawn(p, "main", proc_main, p);
 	return p;
 }
 
@@ -421,13 +430,19 @@ proc_thaw(struct proc *p)
 		sched_wake(p->loop);
 }
 
+static bool
+serves(const struct proc *p)
+{
+	return !p->dead && !p->leaving && !p->closed && !p->sealer;
+}
+
 int
 procs_living(void)
 {
 	int n = 0;
 
 	for (int i = 0; i < world.nprocs; i++)
-		n += !world.procs[i]->dead && !world.procs[i]->leaving && !world.procs[i]->closed;
+		n += serves(world.procs[i]);
 	return n;
 }
 
@@ -442,7 +457,7 @@ proc_any(struct rng *r)
 	for (int i = 0; i < world.nprocs; i++) {
 		struct proc *p = world.procs[i];
 
-		if (!p->dead && !p->leaving && !p->closed && k-- == 0)
+		if (serves(p) && k-- == 0)
 			return p;
 	}
 	return NULL;

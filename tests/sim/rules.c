@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TOUCHES = 32, OWNERS_MAX = 8192 };
+enum { TOUCHES = 32, OWNERS_MAX = 32768 };
 
 struct owner {
 	char name[OWNER_TEXT];
@@ -144,7 +144,9 @@ rules_sent(const struct proc *p, enum disk_call call, const char *path, const ch
 		o->made_at = o->gone_at = -1;
 		r.owners[r.nowners++] = o;
 	}
-	if (call == DISK_UNLINK && !strcmp(sched_name(), "watch"))
+	/* sealers watch others, and who waits for a sealer watches that */
+	if (call == DISK_UNLINK &&
+	    (!strcmp(sched_name(), "watch") || !strcmp(sched_name(), "main") || p->sealer))
 		judge_verdict(p, name);
 }
 
@@ -224,6 +226,24 @@ link_of(const char *bay, const char *name, unsigned k, enum link_kind kind)
 	return fs_find(path);
 }
 
+/* What a link says, and where: in the seal that tells of it, or where it stands. */
+struct told {
+	const struct inode *file;
+	char text[LINK_TEXT];
+};
+
+static bool
+told_of(const char *bay, const char *name, unsigned k, enum link_kind kind, struct told *t)
+{
+	t->file = truth_sealed(bay, name, k, kind, t->text);
+	if (t->file)
+		return true;
+	t->file = link_of(bay, name, k, kind);
+	if (t->file)
+		snprintf(t->text, sizeof(t->text), "%s", t->file->data);
+	return t->file != NULL;
+}
+
 static bool
 is_holders(const struct end *e)
 {
@@ -262,13 +282,14 @@ static void
 judge_claim(const char *bay, const char *name, unsigned k)
 {
 	struct claim c;
+	struct told t;
 
 	if (k < 2 || world.chain_touched || world.fates[FATE_CRASH] > 0 ||
-	    link_of(bay, name, k - 1, LINK_END))
+	    told_of(bay, name, k - 1, LINK_END, &t))
 		return;
-	const struct inode *below = link_of(bay, name, k - 1, LINK_CLAIM);
+	bool below = told_of(bay, name, k - 1, LINK_CLAIM, &t);
 	if (below)
-		claim_parse(below->data, &c);
+		claim_parse(t.text, &c);
 	if (!below || c.verb == CLAIM_AGENT || c.verb == CLAIM_GARBLED)
 		broken("%s@%u is claimed, but nothing has ended %s@%u", name, k, name, k - 1);
 }
@@ -292,17 +313,18 @@ rules_made(const struct proc *p, const char *path, const char *text, int64_t beg
 
 /* ---- what agents were told ---- */
 
-/* The bay in which a task's links lie, by any link of it; false when there is
- * none. */
+/* The bay in which a task's links lie, or a seal that tells of them, by any link of it; false when
+ * there is none. */
 static bool
 find_bay(const char *name, unsigned k, char bay[DISK_PATH])
 {
 	const struct inode *chain = fs_find("chain");
+	struct told t;
 
 	for (size_t i = 0; i < chain->n; i++) {
 		snprintf(bay, DISK_PATH, "%s", chain->names[i]->path);
 		if (chain->names[i]->gone_at == INT64_MAX &&
-		    (link_of(bay, name, k, LINK_CLAIM) || link_of(bay, name, k, LINK_END)))
+		    (told_of(bay, name, k, LINK_CLAIM, &t) || told_of(bay, name, k, LINK_END, &t)))
 			return true;
 	}
 	return false;
@@ -320,6 +342,7 @@ rules_kept(struct proc *p, const struct grant *g, int64_t asked)
 {
 	char bay[DISK_PATH];
 	char owner[OWNER_TEXT];
+	struct told t;
 	struct end e;
 	struct claim c;
 	int64_t late = asked - world.steal_after_ms * 500 - world.manners.list_lag;
@@ -329,21 +352,23 @@ rules_kept(struct proc *p, const struct grant *g, int64_t asked)
 	    !find_bay(g->name, g->attempt, bay))
 		return;
 	queue_owner(p->q, owner);
-	const struct inode *i = link_of(bay, g->name, g->attempt, LINK_END);
-	if (i && end_parse(i->data, &e) && strcmp(e.owner, owner) != 0 && i->made_at < late)
+	/* a seal is younger than what it tells of, so nobody is blamed who is not to blame */
+	bool is = told_of(bay, g->name, g->attempt, LINK_END, &t);
+	if (is && end_parse(t.text, &e) && strcmp(e.owner, owner) != 0 && t.file->made_at < late)
 		broken("a zombie is served: %s@%u is touched through daemon %d, but it was "
 		       "ended "
 		       "%.1f s ago: %s",
-		       g->name, g->attempt, p->id, (double)(asked - i->made_at) / SECOND, i->data);
-	i = link_of(bay, g->name, g->attempt, LINK_CLAIM);
-	if (!i)
+		       g->name, g->attempt, p->id, (double)(asked - t.file->made_at) / SECOND,
+		       t.text);
+	if (!told_of(bay, g->name, g->attempt, LINK_CLAIM, &t))
 		return;
-	claim_parse(i->data, &c);
-	if (strcmp(c.owner, owner) != 0 && i->made_at < late)
+	claim_parse(t.text, &c);
+	if (strcmp(c.owner, owner) != 0 && t.file->made_at < late)
 		broken("a zombie is served: %s@%u is touched through daemon %d, but for "
 		       "%.1f s its "
 		       "claim has been %s",
-		       g->name, g->attempt, p->id, (double)(asked - i->made_at) / SECOND, i->data);
+		       g->name, g->attempt, p->id, (double)(asked - t.file->made_at) / SECOND,
+		       t.text);
 }
 
 void
@@ -363,24 +388,23 @@ rules_ended(struct proc *p, const struct grant *g, enum outcome o, int rc, int64
 	world.acks += o == END_DONE;
 	if (world.chain_touched)
 		return;
-	const struct inode *i = find_bay(g->name, g->attempt, bay)
-					? link_of(bay, g->name, g->attempt, LINK_END)
-					: NULL;
-	if (!i) {
+	struct told t;
+	if (!find_bay(g->name, g->attempt, bay) ||
+	    !told_of(bay, g->name, g->attempt, LINK_END, &t)) {
 		broken("%s of %s@%u is acknowledged, but nothing ends it", outcome_name(o), g->name,
 		       g->attempt);
 		return;
 	}
-	if (!i->durable || !i->dir->durable)
+	if (!t.file->durable || !t.file->dir->durable)
 		broken("%s of %s@%u is acknowledged, but not durable", outcome_name(o), g->name,
 		       g->attempt);
 	if (o != END_DONE)
 		return;
 	struct end e;
 	queue_owner(p->q, owner);
-	if (!end_parse(i->data, &e) || e.outcome != END_DONE)
+	if (!end_parse(t.text, &e) || e.outcome != END_DONE)
 		broken("done of %s@%u is acknowledged, but it ended so: %s", g->name, g->attempt,
-		       i->data);
+		       t.text);
 	for (size_t k = 0; k < r.nacks; k++)
 		if (!strcmp(r.acks[k].name, g->name) &&
 		    (r.acks[k].attempt != g->attempt || strcmp(r.acks[k].owner, e.owner) != 0))

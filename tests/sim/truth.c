@@ -4,6 +4,7 @@
  */
 #include <config.h>
 
+#include "pack.h"
 #include "world.h"
 
 #include <errno.h>
@@ -103,6 +104,59 @@ const struct disk_ops truth_ops = {
 	.now = truth_now,
 	.symlink = never_text, .sync = truth_sync,
 };
+
+/* The number of a bay's highest seal that is whole, and its lines, which the caller frees; 0: none. */
+static unsigned
+highest_seal(const struct inode *bay, char **lines)
+{
+	struct disk d = { .ops = &truth_ops };
+	char head[PACK_HEAD];
+	char random[64];
+	unsigned best = 0;
+	int number;
+
+	*lines = NULL;
+	if (!bay || sscanf(bay->name, "%63[a-z2-7].%d", random, &number) != 2)
+		return 0;
+	for (size_t i = 0; i < bay->n; i++) {
+		const struct inode *seal = bay->names[i];
+		unsigned n;
+		char *found;
+
+		if (seal->gone_at != INT64_MAX || sscanf(seal->name, "seal.%u", &n) != 1 || n < best)
+			continue;
+		snprintf(head, sizeof(head), "raser seal 1 %s %s %d %u", world.uuid, random, number,
+			 n);
+		if (pack_read(&d, seal->path, head, &found))
+			continue;
+		free(*lines);
+		*lines = found;
+		best = n;
+	}
+	return best;
+}
+
+const struct inode *
+truth_sealed(const char *bay, const char *name, unsigned k, enum link_kind kind,
+	     char text[LINK_TEXT])
+{
+	char line[NAME_LIMIT + 64];
+	char path[DISK_PATH];
+	bool found = false;
+	char *lines;
+	unsigned number = highest_seal(fs_find(bay), &lines);
+	size_t len = (size_t)snprintf(line, sizeof(line), "%s@%u.%s ", name, k,
+				      kind == LINK_END ? "end" : "claim");
+
+	for (const char *at = lines; !found && at && *at; at = strchr(at, '\n') + 1)
+		if (!strncmp(at, line, len)) {
+			snprintf(text, LINK_TEXT, "%.*s", (int)strcspn(at + len, "\n"), at + len);
+			found = true;
+		}
+	free(lines);
+	snprintf(path, sizeof(path), "%.400s/seal.%u", bay, number);
+	return found ? fs_find(path) : NULL;
+}
 
 struct queue *
 truth_open(void)

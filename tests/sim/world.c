@@ -167,6 +167,22 @@ draw_forgetful(void)
 	world.work_max = rng_range(&world.rng, beat / 2, 2 * beat);
 }
 
+bool
+world_seals(uint64_t seed)
+{
+	return seed % 5 == 0;
+}
+
+/* People seal: the world lasts long enough for that, and nobody deletes by hand what is sealed. */
+static void
+draw_sealing(void)
+{
+	world.seals_too = true;
+	world.horizon *= 2;
+	world.fates[FATE_RM_LINK] = world.fates[FATE_TAMPER] = 0;
+	world.chain_touched = false;
+}
+
 static int
 draw_world(void)
 {
@@ -183,12 +199,14 @@ draw_world(void)
 				(large ? 6.0 : 20.0) * (double)world.steal_after_ms * 1000);
 	world.work_max = rng_log(r, 0.5 * (double)world.beat_ms * 1000,
 				 4.0 * (double)world.steal_after_ms * 1000);
-	world.living_max = procs + 2;
+	world.living_max = world.living_usual = procs + 2;
 	draw_manners(&world.manners);
 	draw_fates();
 	if (rng_chance(r, 0.05))
 		draw_forgetful();
 	draw_hosts(procs);
+	if (world_seals(world.seed))
+		draw_sealing();
 	return procs;
 }
 
@@ -256,11 +274,13 @@ watch_world(void *arg)
 	while (!world.calm)
 		sched_sleep(world.horizon > sim_now ? world.horizon - sim_now : SECOND);
 	until_final();
+	sealing_finish();
 	/* what was sent long ago arrives at last; a reopening may have been among it */
 	trace("all is final; what is under way arrives");
 	client_flush();
 	/* time to bury the dead: every beat that fails, of whoever watches them, begins it anew */
-	for (int i = 0; i < BURIALS && (i < 2 || rules_ghosts()); i++)
+	int burials = world.seals_too ? 3 * BURIALS : BURIALS; /* of many more */
+	for (int i = 0; i < burials && (i < 2 || rules_ghosts()); i++)
 		sched_sleep(6 * world.beat_ms * 1000);
 	until_final();
 	trace("all is final");
@@ -296,6 +316,7 @@ world_run(uint64_t seed, const char *tmp)
 	world.rng.state = seed * 3 + 1;
 	world.fs_rng.state = seed * 3 + 2;
 	world.q_rng.state = seed * 3 + 3;
+	world.seal_rng.state = ~seed;
 	snprintf(world.scratch, sizeof(world.scratch), "%s", tmp);
 	sched_begin(seed);
 	rules_begin();
@@ -306,6 +327,7 @@ world_run(uint64_t seed, const char *tmp)
 		proc_start(world.hosts[i % world.nhosts]);
 	people_start();
 	fates_start();
+	sealing_start();
 	sched_spawn(NULL, NULL, "watcher", watch_world, NULL);
 	sched_run();
 	rules_judge();

@@ -92,6 +92,10 @@ struct proc {
 	struct disk disk;
 	int ncoro;
 	bool dead; /* killed: its coroutines run out without touching anything */
+	bool sealer; /* no daemon, but `raser seal` */
+	bool doomed; /* something befalls it */
+	bool sealed; /* it came to its end */
+	unsigned strike_in; /* so many calls from now; 0 = not yet known, or never */
 	bool leaving;
 	bool closed;		      /* q is gone */
 	int64_t frozen_at, wedged_at; /* -1 = not */
@@ -113,6 +117,7 @@ struct world {
 	struct rng rng;	   /* of the world */
 	struct rng fs_rng; /* of the file system */
 	struct rng q_rng;  /* what the queue draws */
+	struct rng seal_rng; /* of those who seal */
 	struct manners manners;
 	double fates[FATES];
 	int64_t fate_every; /* mean time between two */
@@ -123,7 +128,8 @@ struct world {
 	int64_t deadline;   /* by then every task must be final */
 	bool calm;	    /* after the horizon */
 	bool over;
-	int nhosts, nprocs, living_max, agents_each, ntiers;
+	bool seals_too; /* people seal the run now and then */
+	int nhosts, nprocs, living_max, living_usual, agents_each, ntiers;
 	int64_t steal_after_ms, beat_ms;
 	int64_t work_max; /* of a task, microseconds */
 	struct host *hosts[HOSTS_MAX];
@@ -141,7 +147,7 @@ struct world {
 	int broken;
 	char why[512];
 	/* for the curious */
-	uint64_t grants, acks, stale, calls, fates_met;
+	uint64_t grants, acks, stale, calls, fates_met, seals;
 };
 
 extern struct world world;
@@ -169,6 +175,10 @@ struct now
 proc_now(const struct proc *p);
 bool
 proc_on(const struct proc *p);
+/* A process that does nothing yet; NULL when there were too many. */
+struct proc *
+proc_make(struct host *h);
+/* A daemon. */
 struct proc *
 proc_start(struct host *h);
 void
@@ -215,6 +225,18 @@ outage(const void *whose, int64_t us);
 /* The worst moment to be stopped: an owner has just been found silent, and is not yet judged. */
 void
 fates_tempt(struct proc *p);
+
+/* ---- sealing.c ---- */
+
+void
+sealing_start(void);
+/* At the end, with all tasks final: all leave, and somebody seals it, in most of such worlds; then
+ * some come back. For a coroutine. */
+void
+sealing_finish(void);
+/* A process makes a call. */
+void
+sealing_call(struct proc *p);
 
 /* ---- rules.c ---- */
 
@@ -267,6 +289,12 @@ histories_judge(void);
 
 extern const struct disk_ops truth_ops;
 
+/* The seal that tells of a link of a bay, and what it says of it; NULL when the highest whole one
+ * does not. */
+const struct inode *
+truth_sealed(const char *bay, const char *name, unsigned k, enum link_kind kind,
+	     char text[LINK_TEXT]);
+
 struct queue *
 truth_open(void);
 void
@@ -277,6 +305,10 @@ truth_close(struct queue *q);
 /* A directory for the files of batches, removed at exit; dies when there can be none. */
 const char *
 world_scratch(void);
+
+/* In the world of this seed people seal the run. */
+bool
+world_seals(uint64_t seed);
 
 /* Run one seed; 0 when all invariants held. */
 int

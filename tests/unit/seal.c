@@ -1,6 +1,5 @@
 /*
- * seal.c - seals: nothing that links said is lost or changed by them, wherever a sealer dies, and
- * whoever was frozen meanwhile is told.
+ * seal.c - seals: nothing that links said is lost or changed by them, wherever a sealer dies.
  */
 #include <config.h>
 
@@ -14,8 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-static const struct seal_watcher *watcher(void);
 
 /* ---- a disk that dies, or refuses once ---- */
 
@@ -100,21 +97,6 @@ open_as(const char *path, enum owner_kind kind, bool on_fragile)
 	return q;
 }
 
-static struct now
-clock_now(void *arg)
-{
-	(void)arg;
-	return now_read();
-}
-
-static const struct seal_watcher *
-watcher(void)
-{
-	static const struct seal_watcher w = { .now = clock_now };
-
-	return &w;
-}
-
 /* ---- what a run says ---- */
 
 struct text {
@@ -122,31 +104,6 @@ struct text {
 	char *s;
 	size_t len;
 };
-
-static int
-on_task(void *arg, const struct task *t)
-{
-	fprintf(arg, "%s %d @%u f%d l%d t%d %c %lld\n", t->name, (int)t->state, t->attempt,
-		t->counts.failures, t->counts.losses, t->counts.level, (char)t->reason,
-		(long long)t->changed);
-	return 0;
-}
-
-/* The state of every task, for whoever opens it; the caller frees it. */
-static char *
-states(const char *path)
-{
-	char *s = NULL;
-	size_t len;
-	struct queue *q = run_open(path, false);
-	FILE *f = open_memstream(&s, &len);
-
-	queue_refresh(q, now, 0, 0);
-	queue_list(q, VIEW_ALL, 0, on_task, f);
-	fclose(f);
-	queue_close(q, now);
-	return s;
-}
 
 static int
 by_text(const void *a, const void *b)
@@ -204,57 +161,7 @@ facts(const char *path)
 	return out;
 }
 
-/* How many files there are in the first bay whose names end so. */
-static int
-files(const char *path, const char *part)
-{
-	char dir[400];
-	int n = 0;
-
-	run_file(path, 0, "", dir);
-	DIR *d = opendir(dir);
-	for (const struct dirent *e; d && (e = readdir(d));)
-		n += strstr(e->d_name, part) != NULL;
-	if (d)
-		closedir(d);
-	return n;
-}
-
 /* ---- sealing ---- */
-
-/* Remove what a sealer that died has left in nodes/, as the next one does. */
-static void
-bury(const char *path)
-{
-	char command[400];
-
-	snprintf(command, sizeof(command), "rm -f %s/nodes/*", path);
-	if (system(command) != 0) /* NOLINT(cert-env33-c): a test's own path */
-		ok(false, "%s", command);
-}
-
-/* Seal all bays, waiting for nobody. 0 or an errno. */
-static int
-seal_all(struct queue *q, struct seal_bay *last, struct err *e)
-{
-	int rc = 0;
-
-	for (int64_t i = 0; !rc; i++)
-		rc = queue_seal(q, i, watcher(), last, e);
-	return rc == -ERANGE ? 0 : rc;
-}
-
-static void
-seal(const char *path)
-{
-	struct seal_bay bay;
-	struct err e = { "" };
-	struct queue *q = open_as(path, OWNER_SEALER, false);
-
-	if (queue_refresh(q, now, 0, 0) < 0 || seal_all(q, &bay, &e))
-		ok(false, "sealing: %s", e.text);
-	queue_close(q, now);
-}
 
 static void
 take(struct queue *q, enum outcome outcome, enum reason why)
@@ -301,35 +208,35 @@ sealed_and_on(void)
 
 	run_new(path, "on", 8, "t");
 	make_history(path);
-	char *before = states(path);
+	char *before = run_states(path);
 	char *said = facts(path);
 	ok(strstr(before, "t3 3 @1") && strstr(before, "t4 4 @1") && strstr(before, "t6 4 @2 f1"),
 	   "there are tasks done, failed and cancelled");
 
 	struct queue *q = open_as(path, OWNER_SEALER, false);
 	queue_refresh(q, now, 0, 0);
-	int rc = queue_seal(q, 0, watcher(), &bay, &e);
+	int rc = queue_seal(q, 0, run_watcher(), &bay, &e);
 	ok(!rc && bay.result == SEAL_SEALED && bay.links > 16 && bay.tasks == 8,
 	   "a bay is sealed: %lld links", (long long)bay.links);
-	ok(queue_seal(q, 1, watcher(), &bay, &e) == -ERANGE, "there is no other one");
+	ok(queue_seal(q, 1, run_watcher(), &bay, &e) == -ERANGE, "there is no other one");
 	queue_close(q, now);
-	char *after = states(path);
+	char *after = run_states(path);
 	char *still = facts(path);
 	ok(!strcmp(before, after), "everybody sees what was there before");
 	ok(!strcmp(said, still), "and every link is told of");
-	ok(files(path, "@") == 0 && files(path, "seal.") == 1 && files(path, "digest") == 1,
+	ok(run_files(path, "@") == 0 && run_files(path, "seal.") == 1 && run_files(path, "digest") == 1,
 	   "by one file, and a digest");
 	free(after);
 	free(still);
-	seal(path);
-	after = states(path);
-	ok(!strcmp(before, after) && files(path, "seal.1") == 1, "sealing again changes nothing");
+	run_seal(path);
+	after = run_states(path);
+	ok(!strcmp(before, after) && run_files(path, "seal.1") == 1, "sealing again changes nothing");
 	free(after);
 
 	/* the digest is a hint here as well */
 	char digest[400];
 	unlink(run_file(path, 0, "digest", digest));
-	after = states(path);
+	after = run_states(path);
 	ok(!strcmp(before, after), "without the digest the seal tells");
 	free(after);
 	free(before);
@@ -344,10 +251,10 @@ sealed_and_on(void)
 	ok(queue_reopen(q, 1, 1, now) == -EPERM, "one that is done is not");
 	queue_close(q, now);
 	run_submit(path, 3, "u");
-	before = states(path);
-	seal(path);
-	after = states(path);
-	ok(!strcmp(before, after) && files(path, "@") == 1, "an unfinished bay is left alone");
+	before = run_states(path);
+	run_seal(path);
+	after = run_states(path);
+	ok(!strcmp(before, after) && run_files(path, "@") == 1, "an unfinished bay is left alone");
 	free(before);
 	free(after);
 	q = run_open(path, true);
@@ -360,14 +267,14 @@ sealed_and_on(void)
 	while (!queue_next(q, 2, &run_agent, now, &g))
 		queue_end(q, g.serial, g.attempt, END_DONE, WHY_NONE, NULL, now);
 	queue_close(q, now);
-	before = states(path);
+	before = run_states(path);
 	said = facts(path);
 	ok(strstr(before, "t3 2 @4") && strstr(before, "u3 2 @1"), "all of it is worked on");
-	seal(path);
-	after = states(path);
+	run_seal(path);
+	after = run_states(path);
 	still = facts(path);
 	ok(!strcmp(before, after) && !strcmp(said, still), "and sealed again, it says the same");
-	ok(files(path, "@") == 0 && files(path, "seal.") == 1 && files(path, "seal.2") == 1,
+	ok(run_files(path, "@") == 0 && run_files(path, "seal.") == 1 && run_files(path, "seal.2") == 1,
 	   "by the next seal alone");
 	free(before);
 	free(after);
@@ -396,7 +303,7 @@ every_call(const char *name, int code, bool dies, bool half, bool again)
 		run_new(path, run, 8, "t");
 		make_history(path);
 		if (again) {
-			seal(path);
+			run_seal(path);
 			struct queue *q = run_open(path, true);
 			queue_refresh(q, now, 0, 0);
 			queue_reopen(q, 3, 0, now);
@@ -405,7 +312,7 @@ every_call(const char *name, int code, bool dies, bool half, bool again)
 			queue_cancel(q, 4, 0, now);
 			queue_close(q, now);
 		}
-		before = states(path);
+		before = run_states(path);
 		said = facts(path);
 		struct queue *q = open_as(path, OWNER_SEALER, true);
 		queue_refresh(q, now, 0, 0);
@@ -413,7 +320,7 @@ every_call(const char *name, int code, bool dies, bool half, bool again)
 		disk.code = code;
 		disk.dies = dies;
 		disk.half = half;
-		int rc = seal_all(q, &bay, &e);
+		int rc = run_seal_all(q, &bay, &e);
 		more = disk.struck;
 		told += rc == code && e.text[0];
 		/* a refused call may be one that it can do without */
@@ -424,8 +331,8 @@ every_call(const char *name, int code, bool dies, bool half, bool again)
 			disk.at = 0;
 		queue_close(q, now);
 		disk.at = 0;
-		bury(path);
-		char *after = states(path);
+		run_bury(path);
+		char *after = run_states(path);
 		char *still = facts(path);
 		if (strcmp(before, after) != 0 || strcmp(said, still) != 0) {
 			diag("struck at call %d: %s\nbefore:\n%s\nafter:\n%s", n, e.text,
@@ -434,11 +341,11 @@ every_call(const char *name, int code, bool dies, bool half, bool again)
 		}
 		free(after);
 		free(still);
-		seal(path);
-		after = states(path);
+		run_seal(path);
+		after = run_states(path);
 		still = facts(path);
 		wrong += strcmp(before, after) != 0 || strcmp(said, still) != 0 ||
-			 files(path, "@") != 0 || files(path, "seal.") != 1;
+			 run_files(path, "@") != 0 || run_files(path, "seal.") != 1;
 		free(after);
 		free(still);
 		free(before);
@@ -467,19 +374,19 @@ unsynced(void)
 
 	run_new(path, "unsynced", 8, "t");
 	make_history(path);
-	int links = files(path, "@");
+	int links = run_files(path, "@");
 	for (int i = 0; i < 2; i++) {
 		struct queue *q = open_as(path, OWNER_SEALER, true);
 
 		queue_refresh(q, now, 0, 0);
 		fragile.sync = refuse_sync;
-		wrong += seal_all(q, &bay, &e) != -EIO;
+		wrong += run_seal_all(q, &bay, &e) != -EIO;
 		queue_close(q, now);
 	}
-	ok(!wrong && files(path, "seal.1") == 1 && files(path, "@") == links,
+	ok(!wrong && run_files(path, "seal.1") == 1 && run_files(path, "@") == links,
 	   "no link is removed before the seal is durable, whoever wrote it: %s", e.text);
-	seal(path);
-	ok(files(path, "seal.") == 1 && files(path, "@") == 0, "then they are");
+	run_seal(path);
+	ok(run_files(path, "seal.") == 1 && run_files(path, "@") == 0, "then they are");
 }
 
 /* Links at or below a seal that appear again, and names that were removed. */
@@ -492,14 +399,14 @@ late(void)
 
 	run_new(path, "late", 8, "t");
 	make_history(path);
-	char *before = states(path);
-	seal(path);
+	char *before = run_states(path);
+	run_seal(path);
 	bool made = !symlink("n01.aaaaaaaaaaaa:1:1", run_file(path, 0, "t7@1.claim", file)) &&
 		    !symlink("n01.aaaaaaaaaaaa:1:1", run_file(path, 0, "t3@1.claim", file)) &&
 		    !symlink("n01.aaaaaaaaaaaa:1:1:c:-:0:0:0", run_file(path, 0, "t1@1.end", file));
 	char digest[400];
 	unlink(run_file(path, 0, "digest", digest));
-	char *after = states(path);
+	char *after = run_states(path);
 	ok(made && !strcmp(before, after), "links that appear again below a seal change nothing");
 	free(after);
 	struct queue *q = run_open(path, true);
@@ -510,9 +417,9 @@ late(void)
 	ok(!queue_find(q, "t3", &t) && t.state == TASK_FAILED && t.attempt == 1,
 	   "nor does a claim of a dead owner among them");
 	queue_close(q, now);
-	seal(path);
-	after = states(path);
-	ok(!strcmp(before, after) && files(path, "@") == 0, "the next sealing removes them");
+	run_seal(path);
+	after = run_states(path);
+	ok(!strcmp(before, after) && run_files(path, "@") == 0, "the next sealing removes them");
 	free(after);
 	free(before);
 }
@@ -528,7 +435,7 @@ deleted(void)
 
 	run_new(path, "deleted", 8, "t");
 	make_history(path);
-	seal(path);
+	run_seal(path);
 	struct queue *a = run_open(path, true);
 	struct queue *b = run_open(path, true);
 	bool taken = !queue_reopen(a, 3, 0, now) && !queue_reopen(a, 6, 0, now) &&
@@ -543,134 +450,11 @@ deleted(void)
 	queue_refresh(b, now, 0, 0);
 	ok(!queue_find(b, "t3", &t) && t.state == TASK_FAILED && t.attempt == 1,
 	   "all links above a seal are deleted: then it tells again");
-	char *s = states(path);
+	char *s = run_states(path);
 	ok(strstr(s, "t3 3 @1 ") && strstr(s, "t6 1 @4 f1 "),
 	   "the last one before a claim is deleted: the seal has the counters");
 	free(s);
 	queue_close(b, now);
-	queue_close(a, now);
-}
-
-/* A daemon that was frozen through all of it, and goes on before its beat tells it. */
-static void
-frozen(void)
-{
-	char path[300];
-	struct grant g;
-	struct grant h;
-	struct task t;
-
-	run_new(path, "frozen", 3, "t");
-	now.boot_ms -= 100000; /* its last good beat: more than half of steal_after ago */
-	struct queue *a = open_as(path, OWNER_DAEMON, false);
-	struct queue *c = open_as(path, OWNER_DAEMON, false);
-	ok(!queue_claim(a, 1, 1, 0, &run_agent, now, &g), "a daemon has a claim, and freezes");
-	bury(path);
-	now.boot_ms += 100000;
-	struct queue *b = run_open(path, true);
-	queue_refresh(b, now, 0, 0);
-	queue_watch(b, now);
-	usleep(1100000);
-	queue_watch(b, now);
-	ok(!queue_find(b, "t1", &t) && t.attempt == 2, "it is taken for dead");
-	while (!queue_next(b, 2, &run_agent, now, &h))
-		queue_end(b, h.serial, h.attempt, END_DONE, WHY_NONE, NULL, now);
-	queue_close(b, now);
-	/* its create is under way when the seal is made: that of a claim which had been there */
-	seal(path);
-	bury(path);
-	char claim[400];
-	char text[64];
-	struct lease_info info;
-	ok(!queue_lease(a, 1, 1, &info), "it still believes to hold it");
-	snprintf(text, sizeof(text), "%s:%llu:%lld", info.owner, (unsigned long long)g.seq,
-		 (long long)info.since);
-	ok(!symlink(text, run_file(path, 0, "t1@1.claim", claim)), "its claim is made once more by the network");
-	struct now later = now;
-	later.boot_ms += 1000;
-	ok(queue_end(a, 1, 1, END_DONE, WHY_NONE, NULL, later) == -ESTALE,
-	   "it ends what it held: it is told that it is over");
-	ok(queue_claim(c, 2, 1, 0, &run_agent, later, &g) == -EBUSY,
-	   "another claims what it believes to be free: it is told that it is not");
-	ok(queue_is_held(c, 2, 1) == false && files(path, "t2@1.claim") == 1, "though it made its link");
-	queue_refresh(c, later, 0, 0);
-	ok(!queue_find(c, "t2", &t) && t.state == TASK_DONE, "and then it knows");
-	queue_close(c, later);
-	queue_refresh(a, later, 0, 0);
-	ok(!queue_find(a, "t2", &t) && t.state == TASK_DONE && !queue_find(a, "t1", &t) &&
-		   t.state == TASK_DONE && t.attempt == 2,
-	   "and knows better then");
-	ok(queue_cancel(a, 3, 1, later) == -EPERM, "so for a task to be cancelled");
-	queue_close(a, later);
-	char *after = states(path);
-	ok(strstr(after, "t1 2 @2") && strstr(after, "t2 2 @1") && strstr(after, "t3 2 @1"),
-	   "nobody else sees anything of it");
-	free(after);
-}
-
-/* A daemon that was frozen through all of it, and whose beat has told it: it lives anew, and what
- * it knows of the run is as old as before. */
-static void
-reborn(void)
-{
-	char path[300];
-	char file[400];
-	struct grant g;
-	struct task t;
-
-	run_new(path, "reborn", 1500, "t");
-	now.boot_ms -= 100000;
-	struct queue *a = open_as(path, OWNER_DAEMON, false);
-	bury(path);
-	now.boot_ms += 100000;
-	struct queue *b = run_open(path, true);
-	while (!queue_next(b, 2, &run_agent, now, &g))
-		queue_end(b, g.serial, g.attempt, END_DONE, WHY_NONE, NULL, now);
-	queue_close(b, now);
-	seal(path);
-	bury(path);
-	ok(!queue_beat(a, now) && !queue_find(a, "t1", &t) && t.state == TASK_PENDING,
-	   "a daemon was frozen while all was done and sealed, and has a new name now");
-	ok(queue_claim(a, 1, 1, 0, &run_agent, now, &g) == -EBUSY &&
-		   queue_cancel(a, 2, 1, now) == -EPERM &&
-		   queue_claim(a, 1025, 1, 0, &run_agent, now, &g) == -EBUSY,
-	   "it is given nothing that is done");
-	ok(files(path, "t1@1.claim") == 1 && !queue_find(a, "t3", &t) && t.state == TASK_DONE,
-	   "though it made its link, and knows better then");
-	unlink(run_file(path, 0, "t1@1.claim", file));
-	queue_close(a, now);
-}
-
-/* One that froze between the create of its end and the answer: the seal has that very end. other: what
- * another, who froze as well, has made there since. */
-static void
-frozen_in_its_end(const char *name, const char *other)
-{
-	char path[300];
-	char file[400];
-	char claim[64];
-	char end[64];
-	struct grant g = { 0 };
-	struct lease_info info = { 0 };
-
-	run_new(path, name, 1, "t");
-	now.boot_ms -= 100000;
-	struct queue *a = open_as(path, OWNER_DAEMON, false);
-	bool held = !queue_claim(a, 1, 1, 0, &run_agent, now, &g) && !queue_lease(a, 1, 1, &info);
-	now.boot_ms += 100000;
-	snprintf(claim, sizeof(claim), "%s:%llu:%lld", info.owner, (unsigned long long)g.seq,
-		 (long long)info.since);
-	snprintf(end, sizeof(end), "%s:%llu:%lld:d:-:0:0:0", info.owner,
-		 (unsigned long long)g.seq + 1, (long long)now.wall_s);
-	held = held && !symlink(end, run_file(path, 0, "t1@1.end", file));
-	bury(path);
-	seal(path);
-	bury(path);
-	ok(held && files(path, "@") == 0, "a task is done and sealed before its holder has an answer");
-	held = !symlink(claim, run_file(path, 0, "t1@1.claim", file)) &&
-	       (!other || !symlink(other, run_file(path, 0, "t1@1.end", file)));
-	ok(held && !queue_end(a, 1, 1, END_DONE, WHY_NONE, NULL, now), "it is told that its end stands%s",
-	   other ? ", not what came later" : "");
 	queue_close(a, now);
 }
 
@@ -686,12 +470,12 @@ damaged(void)
 
 	run_new(path, "damaged", 8, "t");
 	make_history(path);
-	char *before = states(path);
-	seal(path);
+	char *before = run_states(path);
+	run_seal(path);
 	run_load(run_file(path, 0, "seal.1", file), &text, &len);
 	text[len / 2] ^= 1;
 	run_store(file, text, len);
-	char *after = states(path);
+	char *after = run_states(path);
 	ok(!strcmp(before, after), "a seal that was damaged: the digest tells");
 	free(after);
 	char digest[400];
@@ -701,7 +485,7 @@ damaged(void)
 	   e.text);
 	text[len / 2] ^= 1;
 	run_store(file, text, len);
-	after = states(path);
+	after = run_states(path);
 	ok(!strcmp(before, after), "put right, it is");
 	free(after);
 	free(before);
@@ -735,11 +519,11 @@ announcing(void)
 	char pid[32];
 	queue_owner(d, owner);
 	snprintf(pid, sizeof(pid), "process %ld", (long)getpid());
-	ok(queue_seal_wait(q, watcher(), &e) == -EBUSY && strstr(e.text, owner) && strstr(e.text, pid),
+	ok(queue_seal_wait(q, run_watcher(), &e) == -EBUSY && strstr(e.text, owner) && strstr(e.text, pid),
 	   "while an owner lives it is refused: %s", e.text);
 	queue_close(d, now_read());
 	int64_t began = now_read().boot_ms;
-	ok(!queue_seal_wait(q, watcher(), &e), "when it has left it is waited for");
+	ok(!queue_seal_wait(q, run_watcher(), &e), "when it has left it is waited for");
 	int64_t took = now_read().boot_ms - began;
 	ok(took >= 600 && took < 5000, "for steal_after: %lld ms", (long long)took);
 
@@ -748,13 +532,13 @@ announcing(void)
 	snprintf(beat, sizeof(beat), "%s/nodes/n99.aaaaaaaaaaaa", path);
 	run_store(beat, "owner n99.aaaaaaaaaaaa\nhost n99\npid 1\n", 39);
 	began = now_read().boot_ms;
-	ok(!queue_seal_wait(q, watcher(), &e) && access(beat, F_OK) != 0,
+	ok(!queue_seal_wait(q, run_watcher(), &e) && access(beat, F_OK) != 0,
 	   "a beat that does not move is judged as by every daemon");
 	ok(now_read().boot_ms - began >= 600 + 400, "and waited for: %lld ms",
 	   (long long)(now_read().boot_ms - began));
 	queue_owner(q, owner);
 	ok(!strncmp(owner, "seal.", 5), "a sealer is known by its name");
-	ok(!queue_evict(q, owner) && queue_seal_wait(q, watcher(), &e) == -EOWNERDEAD,
+	ok(!queue_evict(q, owner) && queue_seal_wait(q, run_watcher(), &e) == -EOWNERDEAD,
 	   "one that was declared dead ends: %s", e.text);
 	queue_close(q, now_read());
 }
@@ -776,9 +560,5 @@ main(void)
 	deleted();
 	damaged();
 	announcing();
-	frozen();
-	reborn();
-	frozen_in_its_end("inend", NULL);
-	frozen_in_its_end("inend2", "n02.bbbbbbbbbbbb:1:1:l:D:0:1:0");
 	return done_testing();
 }

@@ -78,7 +78,7 @@ observe(const struct trial *t, char text[TEXT])
 static void
 plant(const struct trial *t, const char *kind, const char *text)
 {
-	char path[500];
+	char path[DISK_PATH + 500];
 	struct task row;
 
 	if (queue_find(observer, t->name, &row))
