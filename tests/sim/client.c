@@ -310,7 +310,8 @@ arrive(void *arg)
 		if (!c->again && c->proc && !c->rc && c->kind != DISK_TOUCH)
 			revalidate(c->proc->host, dir, was);
 		/* what was refused was not done, and is not done later */
-		if (!c->again && (!c->rc || c->rc == -EEXIST) && rng_chance(dice(), m->again))
+		if (!c->again && (is_create(c->kind) || c->kind == DISK_UNLINK) &&
+		    (!c->rc || c->rc == -EEXIST) && rng_chance(dice(), m->again))
 			send_again(c, much_later());
 		if (!c->rc && (is_create(c->kind) || c->kind == DISK_UNLINK) &&
 		    rng_chance(dice(), m->eexist))
