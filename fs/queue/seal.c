@@ -319,8 +319,7 @@ seal_overrules(struct queue *q, const struct place *p, int64_t serial, unsigned 
 	/* what cannot be looked at may be so */
 	bool over = rc < 0 && rc != -EBADMSG;
 	struct task t;
-	if (!over)
-		if (whole)
+	if (!over && whole)
 		seal_looked(q, b, looking);
 	pthread_mutex_lock(&q->lock);
 	over |= sealed_find(q, serial, &s) && attempt <= s.attempt;
