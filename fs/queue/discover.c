@@ -444,8 +444,11 @@ load_batches(struct queue *q, struct now now, struct err *err)
 		rc = disk_list(&q->disk, "batches", on_batch, &x);
 	/* whoever published them may have died before its sync, and nothing may be built on a batch
 	 * that a crash of the server can still take away */
-	if (!rc && x.n)
+	if (!rc && x.n) {
 		rc = disk_sync(&q->disk, "batches");
+		if (rc == -EROFS) /* then nothing can be built on it either */
+			rc = 0;
+	}
 	if (rc) {
 		set_missing(q, 1);
 		free(x.fresh);

@@ -54,6 +54,9 @@ for i in 1 2 3; do
 	agentds+=($!)
 done
 extra_pids+=("${agentds[@]}")
+# one that starts while the mount is gone has nothing to work on
+all_work() { [ "$(count "$M/leases")" = 4 ]; }
+wait_until 20 all_work || diag "not all agentds have a task"
 # an agent of nothing but a shell: what it loses it forgets
 shell_agent() {
 	local lease

@@ -7,7 +7,8 @@
 S=$scratch
 raser=$top/raser
 [ -f "$top/tests/slowdisk.so" ] || skip_all "tests/slowdisk.so is not built"
-shim=(env "LD_PRELOAD=$top/tests/slowdisk.so" "SLOWDISK=$S/rules")
+shim=(env "LD_PRELOAD=$top/tests/slowdisk.so" "SLOWDISK=$S/rules"
+	"ASAN_OPTIONS=${ASAN_OPTIONS-}:verify_asan_link_order=0")
 : >"$S/rules"
 shopt -s dotglob nullglob
 

@@ -37,7 +37,7 @@ tests_sim_mutants_CPPFLAGS = $(AM_CPPFLAGS) -DRASER_MUTANTS
 tests_sim_mutants_LDADD = libaudit.a libmutable.a $(SQLITE_LIBS) $(INIH_LIBS) $(JANSSON_LIBS) $(XXHASH_LIBS) -lm
 tests_sim_mutants_LDFLAGS = $(AM_LDFLAGS) $(sim_wraps)
 
-MUTANT_SEEDS = 1-400
+MUTANT_SEEDS = 1-1000
 check-mutants: tests/sim/mutants
 	tests/sim/mutants $(MUTANT_SEEDS)
 .PHONY: check-mutants

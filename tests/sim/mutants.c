@@ -13,18 +13,22 @@
 
 enum mutant mutant_off;
 
-static const char *const names[MUTANTS] = {
-	[MUTANT_READ_BACK] = "read-back",
-	[MUTANT_PREDECESSOR] = "predecessor",
-	[MUTANT_FRESH_OWNER] = "fresh-owner",
-	[MUTANT_BEAT_ONCE] = "beat-once",
-	[MUTANT_OWN_GAP] = "own-gap",
-	[MUTANT_LAST_LOOK] = "last-look",
-	[MUTANT_BEAT_LOOK] = "beat-look",
-	[MUTANT_CLAIM_READ_BACK] = "claim-read-back",
-	[MUTANT_SYNC_FIRST] = "sync-first",
-	[MUTANT_SEAL_ALONE] = "seal-alone",
-	[MUTANT_SEAL_OVERRULES] = "seal-overrules",
+/* known: a seed that noticed when this was written, tried first; worlds change with their drawing. */
+static const struct {
+	const char *name;
+	unsigned long long known;
+} rules[MUTANTS] = {
+	[MUTANT_READ_BACK] = { "read-back", 3 },
+	[MUTANT_PREDECESSOR] = { "predecessor", 1 },
+	[MUTANT_FRESH_OWNER] = { "fresh-owner", 1 },
+	[MUTANT_BEAT_ONCE] = { "beat-once", 1 },
+	[MUTANT_OWN_GAP] = { "own-gap", 19 },
+	[MUTANT_LAST_LOOK] = { "last-look", 73 },
+	[MUTANT_BEAT_LOOK] = { "beat-look", 212 },
+	[MUTANT_CLAIM_READ_BACK] = { "claim-read-back", 996 },
+	[MUTANT_SYNC_FIRST] = { "sync-first", 1 },
+	[MUTANT_SEAL_ALONE] = { "seal-alone", 10 },
+	[MUTANT_SEAL_OVERRULES] = { "seal-overrules", 240 },
 };
 
 /* The first seed from `from` to `to` that notices; 0 = none. */
@@ -53,16 +57,19 @@ main(int argc, char **argv)
 	log_init("mutants", sim_trace ? LOG_INFO : LOG_NOTHING);
 	const char *scratch = world_scratch();
 	for (int m = 1; m < MUTANTS; m++) {
-		if (only && strcmp(only, names[m]) != 0)
+		if (only && strcmp(only, rules[m].name) != 0)
 			continue;
 		mutant_off = (enum mutant)m;
-		unsigned long long seed = hunt(from, to, scratch);
+		unsigned long long seed = rules[m].known;
+
+		if (!world_run(seed, scratch))
+			seed = hunt(from, to, scratch);
 
 		survived += !seed;
 		if (seed)
-			printf("%-16s seed %-5llu %.200s\n", names[m], seed, world.why);
+			printf("%-16s seed %-5llu %.200s\n", rules[m].name, seed, world.why);
 		else
-			printf("%-16s SURVIVES seeds %llu to %llu\n", names[m], from, to);
+			printf("%-16s SURVIVES seeds %llu to %llu\n", rules[m].name, from, to);
 		fflush(stdout);
 	}
 	return survived != 0;

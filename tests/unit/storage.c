@@ -394,7 +394,7 @@ static const struct op {
 	bool vague; /* it says EIO whatever it was, or only shows by its effect */
 } ops[] = {
 	{ "submit", nothing, do_submit, "none", "pending@1 f0 l0",
-	  "list ====, import ====, symlink =000, readlink 0000, sync 0000, list 0000, readlink 0000", false },
+	  "list ====, import ====, symlink =000, readlink 0000, sync 0000, list 0000, sync 0000, readlink 0000", false },
 	{ "claim", nothing, do_claim, "pending@1 f0 l0", "claimed@1 f0 l0",
 	  "symlink =000, readlink 0000", false },
 	{ "claim, first of its bay", new_bay, do_claim, "pending@1 f0 l0", "claimed@1 f0 l0",
@@ -743,7 +743,7 @@ lives(void)
 	memcpy(close_kinds, fault_trace, sizeof(close_kinds));
 	life("open", try_open, n, kinds,
 	     "read ====, read ====, create ====, touch ====, list ====, list ====, "
-	     "readlink 0000, list ====");
+	     "sync ====, readlink 0000, list ====");
 	finish();
 	/* what it cannot end others find, when its beat is gone or its process is */
 	life("close", try_close, m, close_kinds,
