@@ -442,10 +442,12 @@ look(struct watch *w, struct watched *o)
 	}
 	int64_t end = disk_now(w->disk);
 	o->seen_wall = st.mtime_s;
+	/* a call that hung in an outage is a gap as well: the round's other looks, or its listing */
+	bool gap = !MUTANT(OWN_GAP) && end - o->last > 2 * w->beat_ms;
 	bool same = o->since && st.ino == o->sig.ino && st.mtime_s == o->sig.mtime_s &&
 		    st.mtime_ns == o->sig.mtime_ns;
-	if (!same) {
-		o->moved |= o->since != 0;
+	if (!same || gap) {
+		o->moved |= o->since && !same;
 		o->sig = st;
 		o->since = end;
 		o->looks = 1;
