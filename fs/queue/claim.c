@@ -96,7 +96,7 @@ queue_claim(struct queue *q, int64_t serial, unsigned attempt, int tier,
 
 	place_bay(&p, bay);
 	rc = claim_cas(q, bay, t.name, attempt, text, found);
-	bool sealed = rc == 1 && seal_overrules(q, &p, serial, attempt);
+	bool sealed = rc >= 0 && seal_overrules(q, &p, serial, attempt);
 	int64_t granted = disk_now(&q->disk);
 
 	pthread_mutex_lock(&q->lock);
@@ -137,7 +137,8 @@ queue_claim(struct queue *q, int64_t serial, unsigned attempt, int tier,
 			task_store(q, &t);
 		if (rc == 0) {
 			q->stats.lost_races++;
-			apply_found(q, serial, attempt, found);
+			if (!sealed)
+				apply_found(q, serial, attempt, found);
 		}
 	}
 	pthread_cond_broadcast(&q->settled);

@@ -639,7 +639,7 @@ verb_link(struct queue *q, const struct task *t, unsigned attempt, enum claim_ve
 	claim_format(&c, text);
 	place_bay(&p, bay);
 	int rc = claim_cas(q, bay, t->name, attempt, text, found);
-	bool sealed = rc == 1 && seal_overrules(q, &p, t->serial, attempt);
+	bool sealed = rc >= 0 && seal_overrules(q, &p, t->serial, attempt);
 	int synced = rc == 1 ? bay_sync(q, &p) : 0;
 
 	pthread_mutex_lock(&q->lock);
