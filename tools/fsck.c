@@ -95,12 +95,13 @@ repair_alone(struct work *w)
 		       who);
 		return;
 	}
+	/* before others can see us: who ends us then leaves no beat behind */
+	waiting_begin(&waiting, &watcher);
 	struct queue *q = queue_open(w->t.run, &o, now_read(), &err);
 	if (!q) {
 		printf("not repaired: %s\n", err.text);
 		return;
 	}
-	waiting_begin(&waiting, &watcher);
 	int rc = queue_seal_wait(q, &watcher, &err);
 	waiting_end(&waiting);
 	if (!rc) {

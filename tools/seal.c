@@ -361,10 +361,14 @@ verb_seal(int argc, char **argv)
 	else if (target_find(argv[optind], &w.t) && w.t.is_mount)
 		complain(1, "%s is a mount, and a run is sealed when nobody works on it: unmount it, "
 			 "and seal %s", argv[optind], w.t.run);
-	else if (w.t.run[0] && (w.q = queue_open(w.t.run, &o, now_read(), &err)) == NULL)
-		complain(1, "%s", err.text);
-	if (w.q) {
+	else if (w.t.run[0]) {
+		/* before others can see us: who ends us then leaves no beat behind */
 		waiting_begin(&w.waiting, &w.w);
+		w.q = queue_open(w.t.run, &o, now_read(), &err);
+		if (!w.q)
+			complain(1, "%s", err.text);
+	}
+	if (w.q) {
 		status = are_there(&w, chosen, nchosen) ? seal_run(&w, chosen, nchosen) : 1;
 		queue_close(w.q, now_read());
 	}
