@@ -106,6 +106,7 @@ mount_tests = \
 	tests/mount/2200-storage.t \
 	tests/mount/2210-idle.t \
 	tests/mount/2400-site.t \
+	tests/mount/2500-makespan.t \
 	# end of mount tests
 
 # shell tests of the plugins, which need no mount

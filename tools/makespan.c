@@ -29,6 +29,9 @@ bench_makespan(int argc, char **argv)
 		{ "trace", required_argument, NULL, 't' },
 		{ "columns", required_argument, NULL, 'c' },
 		{ "agents", required_argument, NULL, 'a' },
+		{ "of", required_argument, NULL, 'o' },
+		{ "svg", required_argument, NULL, 'g' },
+		{ "accept", no_argument, NULL, 'A' },
 		{ NULL, 0, NULL, 0 },
 	};
 	struct makespan_options o = { 0 };
@@ -37,6 +40,12 @@ bench_makespan(int argc, char **argv)
 	while ((c = getopt_long(argc, argv, "", options, NULL)) != -1) {
 		if (c == 's')
 			o.simulate = true;
+		else if (c == 'A')
+			o.accept = true;
+		else if (c == 'o')
+			o.of = optarg;
+		else if (c == 'g')
+			o.svg = optarg;
 		else if (c == 't')
 			o.trace = optarg;
 		else if (c == 'c')
@@ -49,7 +58,11 @@ bench_makespan(int argc, char **argv)
 		else
 			return usage_error();
 	}
-	if (o.simulate && o.trace && argc == optind)
+	if (argc != optind || o.simulate == (o.of != NULL))
+		return usage_error();
+	if (o.of && !o.trace && !o.columns)
+		return makespan_of(&o);
+	if (o.simulate && o.trace && !o.svg && !o.accept)
 		return makespan_simulate(&o);
 	return usage_error();
 }
