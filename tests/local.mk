@@ -8,6 +8,7 @@ unit_tests = \
 	tests/unit/audit.t \
 	tests/unit/conf.t \
 	tests/unit/names.t \
+	tests/unit/lanes.t \
 	tests/unit/chain.t \
 	tests/unit/fault.t \
 	tests/unit/ingest.t \
@@ -37,6 +38,8 @@ dist_noinst_DATA = \
 	tests/makespan/acr-lite.tsv \
 	tests/makespan/terminal-bench.tsv \
 	# end of recorded runs
+tests_unit_lanes_t_SOURCES = tests/unit/lanes.c $(TAP) $(RUNS)
+tests_unit_lanes_t_LDADD = $(QUEUE_LIBS)
 tests_unit_agent_t_SOURCES = tests/unit/agent.c $(TAP) agentd/activity.c agentd/control.c agentd/process/job.c \
 	agentd/plugin.c agentd/trajectory.c
 tests_unit_agent_t_LDADD = $(QUEUE_LIBS)
@@ -106,6 +109,7 @@ mount_tests = \
 	tests/mount/2200-storage.t \
 	tests/mount/2210-idle.t \
 	tests/mount/2400-site.t \
+	tests/mount/2410-lanes.t \
 	tests/mount/2500-makespan.t \
 	# end of mount tests
 

@@ -158,9 +158,10 @@ get_tier(const struct ingest *in, const json_t *obj, char *tier, char *why)
 
 /* The memory that a task asks for, if any: bytes, or a size such as "1500M". */
 static bool
-get_memory(const struct ingest *in, const json_t *obj, int64_t *memory, char *why)
+get_memory(const struct ingest *in, const json_t *obj, const char *tier, int64_t *memory, char *why)
 {
 	const json_t *v = json_object_get(obj, "memory");
+	int named = *tier ? conf_tier(in->conf, tier) : -1;
 
 	if (json_is_string(v)) {
 		if (!parse_size(json_string_value(v), memory)) {
@@ -168,6 +169,13 @@ get_memory(const struct ingest *in, const json_t *obj, int64_t *memory, char *wh
 			return false;
 		}
 	} else if (!get_number(obj, "memory", 0, memory, why)) {
+		return false;
+	}
+	if (named >= 0 && !in->conf->tiers[named].ladder) {
+		if (conf_has_memory(in->conf, named, *memory))
+			return true;
+		snprintf(why, WHY_TEXT, "memory: tier %s, which is off the ladder, has less than %lld bytes",
+			 tier, (long long)*memory);
 		return false;
 	}
 	if (*memory && conf_level_for_memory(in->conf, *memory) < 0) {
@@ -226,7 +234,7 @@ take_task(struct ingest *in, const json_t *obj, const char *body, size_t size)
 	if (!json_is_object(obj))
 		return fail_here(in, -EINVAL, "a task must be a JSON object");
 	if (!get_id(in, obj, spec.name, why) || !get_tier(in, obj, spec.tier, why) ||
-	    !get_memory(in, obj, &spec.memory, why) ||
+	    !get_memory(in, obj, spec.tier, &spec.memory, why) ||
 	    !get_number(obj, "priority", -1000000, &spec.priority, why) ||
 	    !get_number(obj, "expected", 0, &spec.expected, why) ||
 	    !get_number(obj, "max_failures", 0, &spec.max_failures, why))

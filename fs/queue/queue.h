@@ -96,7 +96,7 @@ queue_has_unread(struct queue *q);
 /* How many tasks tier could be given now; 0 while this node has stopped claiming. */
 int64_t
 queue_ready(struct queue *q, int tier);
-/* Counts what changes what a waiter of the tier could be told. */
+/* Counts what changes what a waiter of the tier, or (-1) of any, could be told. */
 uint64_t
 queue_generation(struct queue *q, int tier);
 /* Nothing is left that could become claimable for tier, by a full pass that began after now. */
