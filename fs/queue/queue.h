@@ -242,6 +242,10 @@ struct submission *
 submission_new(struct queue *q, const char *id_field, struct err *err);
 void
 submission_free(struct submission *s);
+/* Before anything is fed: where to learn how many seconds tasks take that do not say it; see
+ * ingest_expect(). name is the id as a file name (name_encode()). */
+void
+submission_expect(struct submission *s, int64_t (*expected)(void *arg, const char *name), void *arg);
 int
 submission_feed(struct submission *s, const char *data, size_t len, struct err *err);
 /*
