@@ -17,11 +17,11 @@ static const struct verb {
 	int (*run)(int argc, char **argv);
 	const char *usage, *does;
 } verbs[] = {
-	{ "init", verb_init, "DIR [--force] [--plugin PROGRAM [ARG...]]",
+	{ "init", verb_init, "DIR [--force] [[--durations FILE] --plugin PROGRAM [ARG...]]",
 	  "make a run directory with its raser.ini, and the plugin's tasks in it" },
 	{ "doctor", verb_doctor, "DIR [--load N [--seconds S]] [--peer] [--json]",
 	  "try out whether this node and this directory will do for raserfs" },
-	{ "submit", verb_submit, "RUN [--id-field F] FILE|-", "submit tasks, all or nothing" },
+	{ "submit", verb_submit, "RUN [--id-field F] [--durations FILE] FILE|-", "submit tasks, all or nothing" },
 	{ "run", verb_run,
 	  "RUN [--agents TIER=N,...] [--mount DIR] [--beside PROGRAM] [--sandbox KIND]\n"
 	  "        [--image IMAGE] [--bind PATH] [--pass NAME] [--network]\n"
@@ -35,8 +35,8 @@ static const struct verb {
 	{ "status", verb_status, "RUN", "how many tasks are in which state" },
 	{ "retry", verb_retry, "RUN TASK...|--all", "make failed or cancelled tasks pending again" },
 	{ "cancel", verb_cancel, "RUN TASK...|--all", "cancel pending or claimed tasks" },
-	{ "export", verb_export, "RUN [--attempts | --steps]",
-	  "print the records of all attempts, or the steps of the accepted ones" },
+	{ "export", verb_export, "RUN [--attempts | --steps | --durations]",
+	  "print the records of all attempts, the steps of the accepted ones, or what tasks took" },
 	{ "seal", verb_seal, "RUN [--bay NAME]...",
 	  "pack what is finished of a run that nobody works on into few files" },
 	{ "fsck", verb_fsck, "RUN [--repair]",
