@@ -80,6 +80,7 @@ prepare_job(struct super *s)
 	if (!rc) {
 		snprintf(s->record.restored, sizeof(s->record.restored), "%s", s->restored.name);
 		s->record.taken = (double)s->restored.taken_ms / 1000;
+		s->record.restoring = (double)(now_ms() - s->attempt.started_ms) / 1000;
 	}
 	return start_agent(s);
 }
@@ -169,7 +170,10 @@ make_env(struct super *s, const struct sandbox_view *v, bool cache, struct env *
 			       0;
 	if (!until || (limit > 0 && limit < until))
 		until = limit;
-	add_env(e, "RASER_DEADLINE", until > 0 ? "%.0f" : "", until);
+	if (until > 0)
+		add_env(e, "RASER_DEADLINE", "%.0f", until);
+	else
+		add_env(e, "RASER_DEADLINE", "%s", "");
 	add_env(e, "RASER_TASK_FILE", "%s", v->task_file);
 	add_env(e, "RASER_WORKSPACE", "%s", v->work);
 	add_env(e, "RASER_RESULTS", "%s", v->results);
