@@ -115,6 +115,7 @@ mount_tests = \
 	tests/mount/2410-lanes.t \
 	tests/mount/2500-makespan.t \
 	tests/mount/2510-durations.t \
+	tests/mount/2520-contest.t \
 	# end of mount tests
 
 # shell tests of the plugins, which need no mount

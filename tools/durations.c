@@ -115,7 +115,7 @@ durations_expected(void *arg, const char *name)
 /* ---- out ---- */
 
 int
-durations_print(const char *run)
+durations_print(const char *run, FILE *f)
 {
 	struct past_list list;
 	int status = past_read(run, &list);
@@ -135,9 +135,9 @@ durations_print(const char *run)
 			longest = fmax(longest, work);
 		}
 		if (!isnan(accepted))
-			printf("%s\t%.3f\n", list.all[i].task, accepted);
+			fprintf(f, "%s\t%.3f\n", list.all[i].task, accepted);
 		else if (longest > 0)
-			printf("%s\t%.3f\tleast\n", list.all[i].task, longest);
+			fprintf(f, "%s\t%.3f\tleast\n", list.all[i].task, longest);
 	}
 	past_free(&list);
 	return 0;

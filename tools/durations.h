@@ -5,6 +5,7 @@
 #define RASER_DURATIONS_H
 
 #include <stdint.h>
+#include <stdio.h>
 
 struct durations;
 
@@ -20,11 +21,11 @@ int64_t
 durations_expected(void *arg, const char *name);
 
 /*
- * Print what the tasks of a run took, a line each: name, seconds of work that the end of its accepted
+ * Print what the tasks of a run took to f, a line each: name, seconds of work that the end of its accepted
  * attempt shows, and "least" behind those that are not done, of which their longest attempt is told.
  * Returns an exit status.
  */
 int
-durations_print(const char *run);
+durations_print(const char *run, FILE *f);
 
 #endif

@@ -42,7 +42,7 @@ verb_export(int argc, char **argv)
 		return usage_error();
 	if (!target_find(argv[optind], &t))
 		return 1;
-	int status = what == 'd' ? durations_print(t.run) :
+	int status = what == 'd' ? durations_print(t.run, stdout) :
 				   evidence_read(t.run, what == 's', put_line, NULL);
 	return fflush(stdout) || ferror(stdout) ? complain(1, "%s", strerror(errno)) : status;
 }

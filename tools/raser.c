@@ -52,7 +52,10 @@ static const struct verb {
 	  "break what may break for a while, and check that the run keeps its promises" },
 	{ "bench", verb_bench,
 	  "makespan --simulate --trace FILE [--columns ID,SECONDS[,RUN...]] [--agents N]\n"
-	  "        | makespan --of RUN [--agents N] [--svg FILE] [--accept]",
+	  "        | makespan --of RUN [--agents N] [--svg FILE] [--accept]\n"
+	  "        | makespan DIR [--local] [--trace FILE] [--agents TIER=N,...] [--seconds S]\n"
+	  "        [--arms ARM,...] [--repeat N] [--faults[=N]] [--crash COMMAND] [--seed N] [--accept]\n"
+	  "        [--replay PROGRAM] [--sandbox KIND] [-- SBATCH-OPTION...]",
 	  "measure, or work out, how long tasks take by several ways of giving them out" },
 	{ "checkpoint", verb_checkpoint,
 	  "ls RUN [TASK] | verify RUN [TASK...] | extract RUN TASK DIR [--name NAME|--attempt K]",
