@@ -112,6 +112,7 @@ mount_tests = \
 	tests/mount/2200-storage.t \
 	tests/mount/2210-idle.t \
 	tests/mount/2400-site.t \
+	tests/mount/2420-launch.t \
 	tests/mount/2410-lanes.t \
 	tests/mount/2500-makespan.t \
 	# end of mount tests
