@@ -14,7 +14,7 @@
 #include "crew.h"
 #include "raser.h"
 
-enum { LAUNCHES_MAX = 1024, SCRIPT_NAME = TIER_NAME + 16, JOB_ID = 32, JOB_LIST = 4096 };
+enum { LAUNCHES_MAX = 1024, SCRIPT_NAME = TIER_NAME + 16, JOB_ID = 32, JOB_LIST = 16384 };
 
 /* The agents of one tier. */
 struct lane {
