@@ -94,6 +94,7 @@ mount_tests = \
 	tests/mount/2300-fsck.t \
 	tests/mount/2200-storage.t \
 	tests/mount/2210-idle.t \
+	tests/mount/2600-bridges.t \
 	# end of mount tests
 
 # shell tests of the plugins, which need no mount
