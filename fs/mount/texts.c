@@ -6,6 +6,8 @@
 
 #include "mount.h"
 
+#include "storage.h"
+
 #include <errno.h>
 #include <jansson.h>
 #include <stdlib.h>
@@ -51,38 +53,6 @@ total(const struct queue_stats *s)
 	for (int i = 0; i < TASK_STATES; i++)
 		n += s->count[i];
 	return n;
-}
-
-/* What the calls of a kind are for. */
-static const char *const call_purpose[DISK_CALLS] = {
-	[DISK_SYMLINK] = "making a link",    [DISK_READLINK] = "reading a link",
-	[DISK_MKDIR] = "making a directory", [DISK_UNLINK] = "removing a name",
-	[DISK_LIST] = "listing a directory", [DISK_STAT] = "looking at a beat",
-	[DISK_TOUCH] = "touching its beat",  [DISK_CREATE] = "making a file",
-	[DISK_AMEND] = "writing its beat",   [DISK_READ] = "reading a file",
-	[DISK_IMPORT] = "writing a batch",   [DISK_SYNC] = "syncing",
-	[DISK_RMDIR] = "removing a directory",
-};
-
-void
-storage_text(const char *path, const struct disk_state *s, char text[STORAGE_TEXT])
-{
-	switch (s->mood) {
-	case DISK_WELL:
-		text[0] = '\0';
-		break;
-	case DISK_REFUSES:
-		snprintf(text, STORAGE_TEXT, "the storage fails: %s: %s", call_purpose[s->call],
-			 strerror(s->code));
-		break;
-	case DISK_SILENT:
-		snprintf(text, STORAGE_TEXT, "the storage does not answer: %s", call_purpose[s->call]);
-		break;
-	case DISK_AWAY:
-		snprintf(text, STORAGE_TEXT, "%s: %s; nothing is done until it is back", path,
-			 s->code == EXDEV ? "another run is there now" : "the run is not there any more");
-		break;
-	}
 }
 
 /* When something that happened at a boot time was, by the clock of people. */
