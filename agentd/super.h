@@ -10,7 +10,8 @@
 enum { EXIT_DRAINED = 0, EXIT_TROUBLE = 1, EXIT_UNFIT = 3, EXIT_PREEMPTED = 99 };
 
 struct super_options {
-	const char *mnt, *tier, *local;
+	const char *path, *tier, *local; /* path: a mount, or with direct a run directory */
+	bool direct;
 	char *const *command; /* NULL: the plugin of raser.ini */
 	/* instead of what raser.ini says; NULL and false: as it says */
 	const char *sandbox, *image, *memory_by;
@@ -19,7 +20,7 @@ struct super_options {
 	bool check; /* only say how agents would run here */
 };
 
-/* Work until the queue is drained (0), a SIGTERM (99), or the mount is lost for good (1); 3: this
+/* Work until the queue is drained (0), a SIGTERM (99), or the queue is lost for good (1); 3: this
  * node cannot run agents as raser.ini asks. */
 int
 super_run(const struct super_options *o);
