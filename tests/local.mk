@@ -6,6 +6,7 @@ TAP = tests/tap.c tests/tap.h
 unit_tests = \
 	tests/unit/agent.t \
 	tests/unit/audit.t \
+	tests/unit/conf.t \
 	tests/unit/names.t \
 	tests/unit/chain.t \
 	tests/unit/fault.t \
@@ -35,6 +36,8 @@ tests_unit_audit_t_SOURCES = tests/unit/audit.c $(TAP)
 tests_unit_audit_t_LDADD = libaudit.a $(QUEUE_LIBS)
 tests_unit_names_t_SOURCES = tests/unit/names.c $(TAP)
 tests_unit_names_t_LDADD = $(QUEUE_LIBS)
+tests_unit_conf_t_SOURCES = tests/unit/conf.c $(TAP)
+tests_unit_conf_t_LDADD = $(QUEUE_LIBS)
 tests_unit_chain_t_SOURCES = tests/unit/chain.c $(TAP)
 tests_unit_chain_t_LDADD = $(QUEUE_LIBS)
 FAULTS = tests/faults.c tests/faults.h
@@ -94,6 +97,7 @@ mount_tests = \
 	tests/mount/2300-fsck.t \
 	tests/mount/2200-storage.t \
 	tests/mount/2210-idle.t \
+	tests/mount/2400-site.t \
 	# end of mount tests
 
 # shell tests of the plugins, which need no mount
@@ -187,8 +191,10 @@ else
 TESTS = $(unit_tests) $(sim_tests) $(plugin_tests) $(mount_tests)
 endif
 
+# this machine's site.ini is none of the tests' business
+AM_TESTS_ENVIRONMENT = RASER_SITE_INI=; export RASER_SITE_INI;
 if SANITIZED
-AM_TESTS_ENVIRONMENT = RASER_SANITIZED=1; export RASER_SANITIZED;
+AM_TESTS_ENVIRONMENT += RASER_SANITIZED=1; export RASER_SANITIZED;
 endif
 
 include tests/cluster/local.mk

@@ -27,6 +27,11 @@ static const struct verb {
 	  "        [--image IMAGE] [--bind PATH] [--pass NAME] [--network]\n"
 	  "        [--memory-by HOW] [-- COMMAND...]",
 	  "run agents on this machine until the queue is drained" },
+	{ "job", verb_job,
+	  "RUN --tier TIER [--mount auto|private|visible|none] [--sandbox KIND]\n"
+	  "        [--image IMAGE] [--bind PATH] [--pass NAME] [--network]\n"
+	  "        [--memory-by HOW] [-- COMMAND...]",
+	  "keep one agent going: the batch process of a Slurm job" },
 	{ "status", verb_status, "RUN", "how many tasks are in which state" },
 	{ "retry", verb_retry, "RUN TASK...|--all", "make failed or cancelled tasks pending again" },
 	{ "cancel", verb_cancel, "RUN TASK...|--all", "cancel pending or claimed tasks" },

@@ -23,6 +23,8 @@ verb_export(int argc, char **argv);
 int
 verb_run(int argc, char **argv);
 int
+verb_job(int argc, char **argv);
+int
 verb_status(int argc, char **argv);
 int
 verb_retry(int argc, char **argv);
