@@ -59,7 +59,8 @@ mount_open(struct queue_access *a, struct run_info *info, struct err *err)
 	}
 	json_decref(root);
 	if (info->memory < 0)
-		return err_set(err, -ENOENT, "the run of %s has no tier %s", a->path, a->tier);
+		return err_set(err, -ENOENT, "%s: no mount of raserfs with a tier %s", a->path,
+			       a->tier);
 	return 0;
 }
 

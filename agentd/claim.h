@@ -88,6 +88,7 @@ struct queue_access {
 	const char *tier;
 	const char *mnt;   /* what agents may be shown; NULL: there is no mount */
 	const char *local; /* node-local directory */
+	const char *status; /* file that tells of a daemon of our own; NULL = none */
 	int news_fd;	   /* POLLIN: asking for a task again is worth while; -1 = not known */
 	int watch_fd;	   /* heard() */
 	short watch_events;

@@ -17,6 +17,7 @@
 #include "clock.h"
 #include "conf.h"
 #include "duties.h"
+#include "tell.h"
 #include "verb.h"
 
 #include <errno.h>
@@ -52,6 +53,7 @@ static struct direct {
 	int duty_fd, answer_fd; /* eventfds: a duty has ended; the worker has */
 
 	/* the loop's alone */
+	struct now began;
 	int64_t due; /* boot ms, for duties_due() */
 	bool attention, waited;
 	uint64_t generation;
@@ -236,6 +238,22 @@ ask(const struct queue_access *a, struct call *c)
 
 /* ---- the operations ---- */
 
+/* Tell whoever counts: written when a claim begins and ends, so that little is lost with us. */
+static void
+write_status(const struct queue_access *a)
+{
+	char tmp[PATH_MAX + 8];
+
+	if (!a->status)
+		return;
+	json_t *all = tell_status(direct.q, direct.began, now_read());
+	json_object_set_new(all, "pid", json_integer(getpid()));
+	snprintf(tmp, sizeof(tmp), "%s.new", a->status);
+	if (!all || json_dump_file(all, tmp, JSON_INDENT(1)) || rename(tmp, a->status) < 0)
+		log_warn("%s cannot be written", a->status);
+	json_decref(all);
+}
+
 static int
 direct_next(struct queue_access *a, struct lease_claim *c)
 {
@@ -251,6 +269,7 @@ direct_next(struct queue_access *a, struct lease_claim *c)
 	queue_delivered(d->q, c->serial, c->attempt);
 	d->held = c->serial;
 	d->held_attempt = c->attempt;
+	write_status(a);
 	return 0;
 }
 
@@ -291,7 +310,11 @@ direct_verb(struct queue_access *a, const struct lease_claim *c, const char *tex
 		rc = direct_touch(a, c);
 		return rc ? rc : verb_do(direct.q, c->serial, c->attempt, &call.verb, now_read());
 	}
-	return rc ? rc : ask(a, &call);
+	if (!rc)
+		rc = ask(a, &call);
+	if (!rc)
+		write_status(a);
+	return rc;
 }
 
 static void
@@ -424,6 +447,7 @@ direct_join(struct queue_access *a, struct err *err)
 	d->q = queue_open(a->path, &options, now_read(), err);
 	if (!d->q)
 		return -EIO;
+	d->began = now_read();
 	d->generation = queue_generation(d->q, d->tier);
 	if (!watch(a->watch_fd, queue_wake_fd(d->q)))
 		d->duties = duties_start(d->q, &hooks);
@@ -465,7 +489,6 @@ direct_leave(struct queue_access *a)
 {
 	struct direct *d = &direct;
 
-	(void)a;
 	queue_leave(d->q);
 	duties_leave(d->duties);
 	int64_t ms = queue_held(d->q) ? LEAVE_HELD_MS : LEAVE_MS;
@@ -473,6 +496,7 @@ direct_leave(struct queue_access *a)
 	bool gone = stop_worker(d, ms);
 	if (!gone)
 		log_warnx("the storage does not answer; leaving without a farewell");
+	write_status(a);
 	/* what hangs there goes with the process, and others end its claims */
 	if (gone && duties_stop(d->duties, until - now_read().boot_ms))
 		queue_close(d->q, now_read());

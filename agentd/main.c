@@ -23,6 +23,7 @@ usage(FILE *f)
 	      "queue is drained.\n\n"
 	      "  --tier TIER        the tier whose tasks to take\n"
 	      "  --direct           work on the run directory RUN itself, without FUSE\n"
+	      "  --status FILE      with --direct: keep what status.json of a mount says in FILE\n"
 	      "  --workspaces DIR   node-local directory for workspaces (default $TMPDIR or /tmp)\n"
 	      "  --sandbox KIND     auto, none, bwrap, apptainer or gvisor\n"
 	      "  --image IMAGE      a root folder or image for the sandbox\n"
@@ -51,6 +52,7 @@ main(int argc, char **argv)
 	static const struct option options[] = {
 		{ "tier", required_argument, NULL, 't' },
 		{ "direct", no_argument, NULL, 'd' },
+		{ "status", required_argument, NULL, 'S' },
 		{ "workspaces", required_argument, NULL, 'w' },
 		{ "sandbox", required_argument, NULL, 's' },
 		{ "image", required_argument, NULL, 'i' },
@@ -88,6 +90,9 @@ main(int argc, char **argv)
 			break;
 		case 'd':
 			o.direct = true;
+			break;
+		case 'S':
+			o.status = optarg;
 			break;
 		case 'w':
 			o.local = optarg;

@@ -12,6 +12,7 @@ enum { EXIT_DRAINED = 0, EXIT_TROUBLE = 1, EXIT_UNFIT = 3, EXIT_PREEMPTED = 99 }
 struct super_options {
 	const char *path, *tier, *local; /* path: a mount, or with direct a run directory */
 	bool direct;
+	const char *status; /* with direct: a file that says what status.json of a mount would; or NULL */
 	char *const *command; /* NULL: the plugin of raser.ini */
 	/* instead of what raser.ini says; NULL and false: as it says */
 	const char *sandbox, *image, *memory_by;
