@@ -8,6 +8,7 @@ unit_tests = \
 	tests/unit/audit.t \
 	tests/unit/conf.t \
 	tests/unit/names.t \
+	tests/unit/lanes.t \
 	tests/unit/chain.t \
 	tests/unit/fault.t \
 	tests/unit/ingest.t \
@@ -21,6 +22,7 @@ unit_tests = \
 	tests/unit/digest.t \
 	tests/unit/seal.t \
 	tests/unit/frozen.t \
+	tests/unit/schedule.t \
 	# end of unit tests
 RUNS = tests/runs.c tests/runs.h
 tests_unit_digest_t_SOURCES = tests/unit/digest.c $(TAP) $(RUNS)
@@ -29,6 +31,15 @@ tests_unit_seal_t_SOURCES = tests/unit/seal.c $(TAP) $(RUNS)
 tests_unit_seal_t_LDADD = $(QUEUE_LIBS)
 tests_unit_frozen_t_SOURCES = tests/unit/frozen.c $(TAP) $(RUNS)
 tests_unit_frozen_t_LDADD = $(QUEUE_LIBS)
+tests_unit_schedule_t_SOURCES = tests/unit/schedule.c tools/schedule.c tools/trace.c $(TAP)
+tests_unit_schedule_t_LDADD = $(QUEUE_LIBS)
+dist_noinst_DATA = \
+	tests/makespan/SOURCE \
+	tests/makespan/acr-lite.tsv \
+	tests/makespan/terminal-bench.tsv \
+	# end of recorded runs
+tests_unit_lanes_t_SOURCES = tests/unit/lanes.c $(TAP) $(RUNS)
+tests_unit_lanes_t_LDADD = $(QUEUE_LIBS)
 tests_unit_agent_t_SOURCES = tests/unit/agent.c $(TAP) agentd/activity.c agentd/control.c agentd/process/job.c \
 	agentd/plugin.c agentd/trajectory.c
 tests_unit_agent_t_LDADD = $(QUEUE_LIBS)
@@ -98,6 +109,8 @@ mount_tests = \
 	tests/mount/2200-storage.t \
 	tests/mount/2210-idle.t \
 	tests/mount/2400-site.t \
+	tests/mount/2410-lanes.t \
+	tests/mount/2500-makespan.t \
 	# end of mount tests
 
 # shell tests of the plugins, which need no mount
@@ -108,7 +121,7 @@ plugin_tests = \
 	tests/plugins/replay.t \
 	tests/plugins/shell.t \
 	# end of plugin tests
-dist_noinst_DATA = \
+dist_noinst_DATA += \
 	tests/plugins/plugin.sh \
 	tests/standin/minisweagent/__init__.py \
 	tests/standin/minisweagent/agents/__init__.py \

@@ -50,6 +50,10 @@ static const struct verb {
 	  "RUN [--for SECONDS] [--seed N] [--every SECONDS] [--wait SECONDS]\n"
 	  "        [--history DIR] [--fill BYTES] [--floor BYTES] [--no-fill] [--no-daemons]",
 	  "break what may break for a while, and check that the run keeps its promises" },
+	{ "bench", verb_bench,
+	  "makespan --simulate --trace FILE [--columns ID,SECONDS[,RUN...]] [--agents N]\n"
+	  "        | makespan --of RUN [--agents N] [--svg FILE] [--accept]",
+	  "measure, or work out, how long tasks take by several ways of giving them out" },
 	{ "checkpoint", verb_checkpoint,
 	  "ls RUN [TASK] | verify RUN [TASK...] | extract RUN TASK DIR [--name NAME|--attempt K]",
 	  "list, check or unpack saved workspaces" },

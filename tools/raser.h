@@ -43,6 +43,8 @@ verb_seal(int argc, char **argv);
 int
 verb_fsck(int argc, char **argv);
 int
+verb_bench(int argc, char **argv);
+int
 verb_checkpoint(int argc, char **argv);
 
 /* Everywhere in raser RUN is a run directory or a mount of one. */

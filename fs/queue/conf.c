@@ -241,8 +241,35 @@ conf_has_memory(const struct conf *conf, int tier, int64_t bytes)
 	return conf->tiers[tier].memory == 0 || conf->tiers[tier].memory >= bytes;
 }
 
+int
+conf_base(const struct conf *conf, const char *tier, int64_t memory)
+{
+	int by_tier = *tier ? conf_tier(conf, tier) : conf_first(conf);
+	int by_memory = memory ? conf_level_for_memory(conf, memory) : 0;
+
+	if (by_tier < 0 || by_memory < 0)
+		return by_tier >= 0 && !conf->tiers[by_tier].ladder ? by_tier : ladder_top(conf);
+	return by_tier > by_memory || !conf->tiers[by_tier].ladder ? by_tier : by_memory;
+}
+
 bool
 conf_takes(const struct conf *conf, int tier, int level)
 {
 	return conf->tiers[tier].ladder ? level <= tier && conf->tiers[level].ladder : level == tier;
+}
+
+uint32_t
+conf_levels(const struct conf *conf, int tier)
+{
+	uint32_t levels = 0;
+
+	for (int i = 0; i <= tier; i++)
+		levels |= (uint32_t)conf_takes(conf, tier, i) << i;
+	return levels;
+}
+
+uint32_t
+conf_lane(const struct conf *conf, int tier)
+{
+	return conf->tiers[tier].ladder ? conf_levels(conf, ladder_top(conf)) : 1U << tier;
 }

@@ -123,9 +123,20 @@ conf_first(const struct conf *conf);
 bool
 conf_has_memory(const struct conf *conf, int tier, int64_t bytes);
 
+/* Where a task begins that names a tier, or none (""), and asks for that much memory, or none (0).
+ * raser.ini may have lost the tier since: then the last tier of the ladder must do. */
+int
+conf_base(const struct conf *conf, const char *tier, int64_t memory);
+
 /* Agents of tier take tasks whose level is level. */
 bool
 conf_takes(const struct conf *conf, int tier, int level);
+/* All these levels, a bit each. */
+uint32_t
+conf_levels(const struct conf *conf, int tier);
+/* All levels that a task may ever have which agents of tier take at some time. */
+uint32_t
+conf_lane(const struct conf *conf, int tier);
 
 /* "1G", "512M", "4096" (bytes); K, M, G, T are powers of 1024. False when it is not a size. */
 bool
