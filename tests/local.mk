@@ -110,6 +110,7 @@ mount_tests = \
 	tests/mount/2210-idle.t \
 	tests/mount/2400-site.t \
 	tests/mount/2410-lanes.t \
+	tests/mount/2420-direct.t \
 	tests/mount/2500-makespan.t \
 	# end of mount tests
 
