@@ -73,7 +73,7 @@ tests_unit_crash_t_SOURCES = tests/unit/crash.c $(TAP) $(TREES)
 tests_unit_crash_t_LDADD = $(CHECKPOINT_LIBS) $(QUEUE_LIBS)
 tests_unit_crash_t_LDFLAGS = $(AM_LDFLAGS) \
 	-Wl,--wrap=write,--wrap=fsync,--wrap=renameat,--wrap=futimens,--wrap=pread
-tests_unit_selftest_t_SOURCES = tests/unit/selftest.c tools/slurmcheck.c tools/slurmcheck.h \
+tests_unit_selftest_t_SOURCES = tests/unit/selftest.c tools/slurm.c tools/slurm.h tools/slurmcheck.c tools/slurmcheck.h \
 	agentd/program.c agentd/program.h $(TAP)
 tests_unit_selftest_t_LDADD = $(QUEUE_LIBS)
 tests_unit_slurm_t_SOURCES = tests/unit/slurm.c tools/brakes.c tools/brakes.h tools/slurm.c tools/slurm.h $(TAP)
