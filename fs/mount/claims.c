@@ -131,12 +131,13 @@ job_next(struct mount *m, struct job *job)
 
 	/* nothing is left as far as is known: only a complete look that began after the question
 	 * may say so */
-	if (rc == -EAGAIN && queue_drained(m->q, job->tier, 0) &&
-	    !queue_drained(m->q, job->tier, job->since) &&
+	if (rc == -EAGAIN && queue_exhausted(m->q, job->tier, 0) &&
+	    !queue_exhausted(m->q, job->tier, job->since) &&
 	    queue_refresh(m->q, now_read(), 0, 0) > 0)
 		rc = queue_next(m->q, job->tier, &job->by, now_read(), &g);
-	if (rc == -EAGAIN && queue_drained(m->q, job->tier, job->since))
-		rc = -ENODATA;
+	int why = rc == -EAGAIN ? queue_exhausted(m->q, job->tier, job->since) : 0;
+	if (why)
+		rc = why;
 	if (rc)
 		job_reply_err(m, job, open_error(rc));
 	else

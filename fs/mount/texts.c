@@ -166,6 +166,13 @@ write_status(struct mount *m, FILE *f)
 	if (uptime(m) > 60) /* before, a rate would say nothing */
 		fprintf(f, ", %.1f done an hour", (double)s.ends[END_DONE] * 3600 / uptime(m));
 	fputc('\n', f);
+	if (s.until) {
+		char when[32];
+
+		stamp(s.until, when, sizeof(when));
+		fprintf(f, "this node's time ends %s: %lld tasks take longer and are left to others\n",
+			when, (long long)s.too_long);
+	}
 	fprintf(f, "living daemons %zu\n", queue_nodes(m->q, nodes, 256));
 	write_trouble(m, &s, f);
 }
@@ -206,7 +213,7 @@ write_json(struct mount *m, FILE *f)
 		json_object_set_new(calls, disk_call_names[i], json_integer((json_int_t)s.calls[i]));
 	json_t *all = json_pack(
 		"{s:s, s:s, s:s, s:f, s:I, s:i, s:o, s:I, s:o, s:o, s:o, s:I, s:I, s:o, s:i, s:b, s:f, s:f,"
-		" s:I, s:f, s:f, s:i, s:s, s:o, s:s}",
+		" s:I, s:f, s:f, s:i, s:s, s:o, s:s, s:I, s:I}",
 		"run", queue_path(m->q), "owner", owner, "version", PACKAGE_VERSION, "uptime",
 		uptime(m), "total", (json_int_t)total(&s), "batches", s.batches, "tasks", tasks,
 		"moved_up", (json_int_t)s.elevated, "tiers", tiers, "ends", ends, "reasons",
@@ -216,7 +223,8 @@ write_json(struct mount *m, FILE *f)
 		(double)m->conf->grace_ms / 1000, "resumed", (json_int_t)s.resumed, "redo_seconds",
 		(double)s.redo_ms / 1000, "redo_max_seconds", (double)s.redo_max_ms / 1000,
 		"restarts", m->supervised.restarts, "died", m->supervised.before, "storage",
-		storage_json(&s.storage), "clamped", m->conf->clamped);
+		storage_json(&s.storage), "clamped", m->conf->clamped, "until",
+		(json_int_t)s.until, "too_long", (json_int_t)s.too_long);
 	if (all) {
 		json_dumpf(all, f, JSON_INDENT(1));
 		fputc('\n', f);

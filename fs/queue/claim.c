@@ -200,6 +200,7 @@ pick(struct queue *q, int tier, struct task *t)
 		while (p->at < p->n)
 			if (!index_get(q->index, p->serials[p->at++], t) &&
 			    t->state == TASK_PENDING && !t->waits &&
+			    index_fits(q->index, t->expected) &&
 			    conf_takes(&q->conf, tier, t->counts.level))
 				return true;
 	}
@@ -231,6 +232,7 @@ queue_next(struct queue *q, int tier, const struct claimer *by, struct now now,
 		struct task t;
 
 		pthread_mutex_lock(&q->lock);
+		deadline_pass(q, now);
 		bool gone = q->leaving;
 		bool there = !gone && pick(q, tier, &t);
 		bool probe = there && q->pause_ms;
