@@ -10,6 +10,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 
@@ -17,6 +18,7 @@ enum {
 	EXIT_FINAL = 65,
 	EXIT_NOT_ITS_FAULT = 75,
 	MB_SHIFT = 20,
+	TERM_MS = 1000,
 };
 
 /* ---- what its exit says ---- */
@@ -37,6 +39,19 @@ oom_verb(struct super *s, const char *words)
 		 (long long)peak >> MB_SHIFT, limit, *words ? ": " : "", words);
 }
 
+/* It ended as if it had failed. Where Slurm tracks processes by their parents, a SIGTERM for the job
+ * goes to all of them at once, and an agent may end of it before we hear of ours. */
+static bool
+was_preempted(struct super *s)
+{
+	int status = s->end.status;
+
+	return getenv("SLURM_JOB_ID") && !s->lost && s->limit == WELL && !s->end.oom && status > 0 &&
+	       (!WIFEXITED(status) || (WEXITSTATUS(status) != EXIT_FINAL &&
+				       WEXITSTATUS(status) != EXIT_NOT_ITS_FAULT)) &&
+	       hears_term(s, TERM_MS);
+}
+
 /* Choose the verb that tells how the attempt ended, and what has to be saved before. */
 static void
 decide(struct super *s)
@@ -50,7 +65,7 @@ decide(struct super *s)
 	size_t size = sizeof(s->verb);
 	int code = e->status >= 0 && WIFEXITED(e->status) ? WEXITSTATUS(e->status) : -1;
 
-	if (e->status < 0 || e->sandbox_failed) {
+	if (e->status < 0 || (e->sandbox_failed && !s->preempted)) {
 		snprintf(verb, size, "free not-its-fault the node cannot start it: %.120s", e->why);
 		pause_for_fault(s);
 		return;
@@ -128,6 +143,10 @@ work_exited(struct super *s)
 	listen_last(s);
 	proc_finish(&s->proc, &s->end);
 	s->frozen = false;
+	if (!s->preempted && was_preempted(s)) {
+		s->preempted = true;
+		s->leave_by = now_ms() + s->run.grace_ms;
+	}
 	attempt_words(&s->attempt);
 	decide(s);
 	if (s->lost) {

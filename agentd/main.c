@@ -28,10 +28,12 @@ usage(FILE *f)
 	      "  --pass NAME        let this environment variable in\n"
 	      "  --network          let agents in sandboxes use the network\n"
 	      "  --memory-by HOW    auto, cgroup or poll\n"
+	      "  --until TIME       the end of this node's time, in seconds since the Epoch\n"
 	      "  --check            only say how agents would run here\n"
 	      "  --quiet            say only what is wrong\n\n"
 	      "Exit status: 0 drained, 99 after SIGTERM, 1 the mount is lost, 2 wrong use or no such\n"
-	      "COMMAND, 3 this node cannot run agents as asked. See raser-agentd(8).\n",
+	      "COMMAND, 3 this node cannot run agents as asked, 4 what is left takes longer than until\n"
+	      "TIME. See raser-agentd(8).\n",
 	      f);
 }
 
@@ -41,6 +43,16 @@ one_of(const char *word, const char *const *words)
 	while (*words && strcmp(*words, word) != 0)
 		words++;
 	return *words;
+}
+
+static bool
+parse_time(const char *text, int64_t *seconds)
+{
+	char *end;
+	long long v = strtoll(text, &end, 10);
+
+	*seconds = v;
+	return end > text && !*end && v > 0 && v < INT32_MAX * 100LL;
 }
 
 int
@@ -55,6 +67,7 @@ main(int argc, char **argv)
 		{ "pass", required_argument, NULL, 'p' },
 		{ "network", no_argument, NULL, 'n' },
 		{ "memory-by", required_argument, NULL, 'm' },
+		{ "until", required_argument, NULL, 'u' },
 		{ "check", no_argument, NULL, 'c' },
 		{ "quiet", no_argument, NULL, 'q' },
 		{ "help", no_argument, NULL, 'h' },
@@ -68,6 +81,7 @@ main(int argc, char **argv)
 	static char **pass;
 	size_t nbinds = 0;
 	size_t npass = 0;
+	const char *until = NULL;
 	struct super_options o = { .local = getenv("TMPDIR") };
 	int c;
 
@@ -78,7 +92,7 @@ main(int argc, char **argv)
 		log_warnx("out of memory");
 		return 1;
 	}
-	while ((c = getopt_long(argc, argv, "+t:w:s:i:b:p:nm:cqhV", options, NULL)) != -1) {
+	while ((c = getopt_long(argc, argv, "+t:w:s:i:b:p:nm:u:cqhV", options, NULL)) != -1) {
 		switch (c) {
 		case 't':
 			o.tier = optarg;
@@ -103,6 +117,9 @@ main(int argc, char **argv)
 			break;
 		case 'm':
 			o.memory_by = optarg;
+			break;
+		case 'u':
+			until = optarg;
 			break;
 		case 'c':
 			o.check = true;
@@ -135,6 +152,10 @@ main(int argc, char **argv)
 	if (o.sandbox && !one_of(o.sandbox, kinds)) {
 		log_warnx("there is no sandbox called %s, but auto, none, bwrap, apptainer and gvisor",
 			  o.sandbox);
+		return 2;
+	}
+	if (until && !parse_time(until, &o.until)) {
+		log_warnx("--until wants seconds since the Epoch, not %s", until);
 		return 2;
 	}
 	if (o.memory_by && !one_of(o.memory_by, hows)) {

@@ -164,9 +164,14 @@ make_env(struct super *s, const struct sandbox_view *v, bool cache, struct env *
 	add_env(e, "RASER_TIER", "%s", s->o->tier);
 	add_env(e, "RASER_MEMORY", "%lld", (long long)s->run.memory);
 	add_env(e, "RASER_RESUMED", "%d", s->record.restored[0] ? 1 : 0);
-	if (s->conf.agent.time_limit_ms)
-		add_env(e, "RASER_DEADLINE", "%.0f",
-			wall_now() + (double)s->conf.agent.time_limit_ms / 1000);
+	double until = (double)s->o->until;
+	double limit = s->conf.agent.time_limit_ms ?
+			       wall_now() + (double)s->conf.agent.time_limit_ms / 1000 :
+			       0;
+	if (!until || (limit > 0 && limit < until))
+		until = limit;
+	if (until > 0)
+		add_env(e, "RASER_DEADLINE", "%.0f", until);
 	else
 		add_env(e, "RASER_DEADLINE", "%s", "");
 	add_env(e, "RASER_TASK_FILE", "%s", v->task_file);

@@ -199,6 +199,25 @@ trouble(struct super *s, int rc)
 	return IDLE;
 }
 
+/* Nobody shall take anything more of this run: somebody says so by a file in its directory, or its end
+ * has come. */
+static bool
+is_closed(const struct super *s)
+{
+	char path[PATH_MAX + 16];
+	int64_t end = s->conf.limits.end;
+
+	if (end && now_read().wall_s >= end) {
+		log_info("the end of this run ([limits] end) has come; leaving");
+		return true;
+	}
+	snprintf(path, sizeof(path), "%s/drain", s->run.run);
+	if (access(path, F_OK) < 0)
+		return false;
+	log_info("%s is there; leaving", path);
+	return true;
+}
+
 /* Look for a task. The news is marked as read first, so that none gets lost in between. */
 static enum state
 idle_timer(struct super *s)
@@ -208,6 +227,8 @@ idle_timer(struct super *s)
 	if (now_ms() < s->hold_until)
 		return IDLE;
 	s->next_try = now_ms() + TRY_MS;
+	if (is_closed(s))
+		return leave(s, EXIT_DRAINED);
 	if (s->ready_fd < 0) {
 		char path[PATH_MAX + 64];
 
@@ -225,6 +246,10 @@ idle_timer(struct super *s)
 		return dispatch(s, EV_CLAIMED);
 	if (rc == -ENODATA)
 		return dispatch(s, EV_DRAINED);
+	if (rc == -ETIME) {
+		log_info("every task that is left takes longer than there is time here; leaving");
+		return leave(s, EXIT_LATE);
+	}
 	return rc == -EAGAIN ? IDLE : trouble(s, rc);
 }
 
@@ -305,6 +330,21 @@ has_term(struct super *s)
 
 	while (read(s->signal_fd, &si, sizeof(si)) == sizeof(si))
 		term |= si.ssi_signo != SIGCHLD && si.ssi_signo != SIGCONT;
+	return term;
+}
+
+bool
+hears_term(struct super *s, int64_t ms)
+{
+	int64_t until = now_ms() + ms;
+	bool term = false;
+
+	for (int64_t left = ms; left > 0 && !term; left = until - now_ms()) {
+		struct pollfd p = { s->signal_fd, POLLIN, 0 };
+
+		if (poll(&p, 1, (int)left) > 0)
+			term = has_term(s);
+	}
 	return term;
 }
 

@@ -6,8 +6,9 @@
 #define RASER_SUPER_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
-enum { EXIT_DRAINED = 0, EXIT_TROUBLE = 1, EXIT_UNFIT = 3, EXIT_PREEMPTED = 99 };
+enum { EXIT_DRAINED = 0, EXIT_TROUBLE = 1, EXIT_UNFIT = 3, EXIT_LATE = 4, EXIT_PREEMPTED = 99 };
 
 struct super_options {
 	const char *mnt, *tier, *local;
@@ -17,10 +18,11 @@ struct super_options {
 	char *const *binds, *const *pass; /* beside those of raser.ini; NULL-terminated */
 	bool network;
 	bool check; /* only say how agents would run here */
+	int64_t until; /* wall seconds: the end of what we may take; 0 = not known */
 };
 
-/* Work until the queue is drained (0), a SIGTERM (99), or the mount is lost for good (1); 3: this
- * node cannot run agents as raser.ini asks. */
+/* Work until the queue or the run is drained (0), a SIGTERM (99), or the mount is lost for good (1);
+ * 3: this node cannot run agents as raser.ini asks; 4: what is left takes longer than we have. */
 int
 super_run(const struct super_options *o);
 

@@ -138,6 +138,9 @@ start_job(struct super *s, job_fn *fn, const void *arg, size_t size);
 
 void
 pause_for_fault(struct super *s);
+/* Is there a SIGTERM, or does one come within so many ms? Waits for it. */
+bool
+hears_term(struct super *s, int64_t ms);
 
 /* ---- start.c ---- */
 action_fn work_prepare, prepare_job, prepare_lost, prepare_term, prepare_timer;

@@ -23,6 +23,7 @@ unit_tests = \
 	tests/unit/digest.t \
 	tests/unit/seal.t \
 	tests/unit/frozen.t \
+	tests/unit/slurm.t \
 	tests/unit/schedule.t \
 	# end of unit tests
 RUNS = tests/runs.c tests/runs.h
@@ -78,6 +79,8 @@ tests_unit_crash_t_LDFLAGS = $(AM_LDFLAGS) \
 tests_unit_selftest_t_SOURCES = tests/unit/selftest.c tools/slurmcheck.c tools/slurmcheck.h \
 	agentd/program.c agentd/program.h $(TAP)
 tests_unit_selftest_t_LDADD = $(QUEUE_LIBS)
+tests_unit_slurm_t_SOURCES = tests/unit/slurm.c tools/brakes.c tools/brakes.h tools/slurm.c tools/slurm.h $(TAP)
+tests_unit_slurm_t_LDADD = $(QUEUE_LIBS)
 
 # shell tests of the mount
 mount_tests = \
@@ -158,7 +161,7 @@ thread_tests = \
 	tests/mount/0400-nodes.t \
 	tests/mount/0500-submit.t \
 	# end of thread tests
-dist_noinst_DATA += tests/lib.sh tests/tap.sh
+dist_noinst_DATA += tests/lib.sh tests/tap.sh tests/unit/scontrol.txt
 
 # stands in for what is not packaged; on PATH under this name
 dist_noinst_SCRIPTS = tests/apptainer

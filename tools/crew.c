@@ -203,7 +203,8 @@ crew_reaped(struct crew *c, pid_t pid, int status, int64_t now_ms)
 	int code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 	a->pid = 0;
 	a->status = code;
-	a->ended = code == 0 || code == EXIT_USAGE || code == AGENTD_UNFIT || c->stopping;
+	a->ended = code == 0 || code == EXIT_USAGE || code == AGENTD_UNFIT ||
+		   code == AGENTD_LATE || c->stopping;
 	if (a->ended)
 		return a;
 	/* who lived for a while did not die of its start */

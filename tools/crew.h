@@ -18,6 +18,7 @@ enum {
 	CREW_COMMAND_MAX = 420, /* words */
 	/* how raser-agentd ends, apart from EXIT_USAGE: raser-agentd(8) */
 	AGENTD_UNFIT = 3,
+	AGENTD_LATE = 4,
 	AGENTD_PREEMPTED = 99,
 };
 

@@ -37,6 +37,7 @@ enum {
 	START_LAST_MS = 60000,
 	START_PATIENCE_MS = 300000, /* with a run directory that cannot be served */
 	REQUEUE_TRIES = 3,
+	OUT_SHARE = 4,
 	EXIT_GIVEN_BACK = 99,
 };
 
@@ -55,6 +56,7 @@ struct job {
 	int signal_fd;
 	enum mount_wanted { WANT_AUTO, WANT_PRIVATE, WANT_VISIBLE, WANT_NONE } wanted;
 	bool mounted;
+	char until[24]; /* wall seconds, for raser-agentd; "" = not known */
 	int64_t began, next_use, next_budget;
 
 	enum why why;
@@ -153,6 +155,8 @@ on_agent(struct job *j, const struct agent *a, int status)
 		return;
 	if (a->status == 0) {
 		j->why = WHY_DRAINED;
+	} else if (a->status == AGENTD_LATE) {
+		j->why = WHY_LATE;
 	} else {
 		log_warnx("agents cannot run on this node as raser.ini asks");
 		j->why = WHY_UNFIT;
@@ -404,6 +408,25 @@ take_signals(struct job *j)
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
 }
 
+/* The end of our time: asked for once. Some of it is kept for the way out. */
+static void
+find_end(struct job *j)
+{
+	char why[200] = "";
+	int64_t left = j->self.inside ? slurm_time_left(&j->self, why, sizeof(why)) : -1;
+	int64_t out = j->conf.slurm.signal_before;
+
+	if (*why)
+		log_warnx("how much time this job has is not known: %s", why);
+	if (left < 0)
+		return;
+	if (out > left / OUT_SHARE)
+		out = left / OUT_SHARE;
+	snprintf(j->until, sizeof(j->until), "%lld", (long long)(now_read().wall_s + left - out));
+	crew_hand_on(&j->crew, "until", j->until);
+	log_info("%lld s are left, of which agents may use %lld", (long long)left, (long long)(left - out));
+}
+
 static int
 run_job(struct job *j)
 {
@@ -416,6 +439,7 @@ run_job(struct job *j)
 		return 0;
 	if (!place_make(&j->place, j->target.run, j->conf.slurm.local, j->self.id, j->self.restarts))
 		return 1;
+	find_end(j);
 	crew_hand_on(&j->crew, "workspaces", j->place.local);
 	j->crew.mount = j->place.point;
 	if (mount_run(j)) {

@@ -275,30 +275,23 @@ take(const char *line, const regmatch_t *m, char *to, size_t size)
 	snprintf(to, size, "%.*s", len < 0 ? 0 : len, line + m->rm_so);
 }
 
-bool
-slurm_parse(const char *text, struct slurm_job *j)
+/* A line of scontrol. Its fields have a fixed order; names before those that we look for, and comments
+ * behind them, may hold anything, fields like ours too. */
+static bool
+parse_line(char *line, struct slurm_job *j)
 {
-	/* Fields have a fixed order, and only some of them, such as names, may hold blanks: four of them
-	 * in a row are what we look for. */
-	static const char fields[] = " JobState=([A-Z_]+) Reason=(.*) Dependency=[^ ]* Requeue=[0-9]+ "
-				     "Restarts=([0-9]+) (.*)$";
-	enum { WHOLE, STATE, REASON, RESTARTS, REST, PARTS };
+	static const char fields[] = "^JobId=.* JobState=([A-Z_]+) Reason=(.*) Dependency=[^ ]* "
+				     "Requeue=[0-9]+ Restarts=([0-9]+)$";
+	enum { WHOLE, STATE, REASON, RESTARTS, PARTS };
+	char *behind = strstr(line, " BatchFlag=");
 	regmatch_t m[PARTS];
 	regex_t re;
 	char number[16];
-	static char line[SLURM_TEXT];
 
-	*j = (struct slurm_job){ 0 };
-	if (regcomp(&re, fields, REG_EXTENDED))
+	if (!behind || regcomp(&re, fields, REG_EXTENDED))
 		return false;
-	bool found = false;
-	while (*text && !found) {
-		size_t len = strcspn(text, "\n");
-
-		snprintf(line, sizeof(line), "%.*s", (int)len, text);
-		text += len + (text[len] == '\n');
-		found = regexec(&re, line, PARTS, m, 0) == 0;
-	}
+	*behind = '\0';
+	bool found = regexec(&re, line, PARTS, m, 0) == 0;
 	regfree(&re);
 	if (!found)
 		return false;
@@ -306,11 +299,27 @@ slurm_parse(const char *text, struct slurm_job *j)
 	take(line, &m[REASON], j->reason, sizeof(j->reason));
 	take(line, &m[RESTARTS], number, sizeof(number));
 	j->restarts = (int)strtol(number, NULL, 10);
-	const char *at = strstr(line + m[REST].rm_so, " PreemptTime=");
+	const char *at = strstr(behind + 1, " PreemptTime=");
 	at = at ? at + strlen(" PreemptTime=") : "None";
-	j->preempted = strncmp(at, "None", 4) != 0 && strncmp(at, "Unknown", 7) != 0 &&
-		       strncmp(at, "(null)", 6) != 0;
+	j->preempted = *at >= '0' && *at <= '9';
 	return true;
+}
+
+bool
+slurm_parse(const char *text, struct slurm_job *j)
+{
+	static char line[SLURM_TEXT];
+	bool found = false;
+
+	*j = (struct slurm_job){ 0 };
+	while (*text && !found) {
+		size_t len = strcspn(text, "\n");
+
+		snprintf(line, sizeof(line), "%.*s", (int)len, text);
+		text += len + (text[len] == '\n');
+		found = parse_line(line, j);
+	}
+	return found;
 }
 
 enum slurm_verdict
