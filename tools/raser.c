@@ -23,8 +23,8 @@ static const struct verb {
 	  "try out whether this node and this directory will do for raserfs" },
 	{ "submit", verb_submit, "RUN [--id-field F] FILE|-", "submit tasks, all or nothing" },
 	{ "run", verb_run,
-	  "RUN [--agents TIER=N,...] [--mount DIR] [--beside PROGRAM] [--sandbox KIND]\n"
-	  "        [--image IMAGE] [--bind PATH] [--pass NAME] [--network]\n"
+	  "RUN [--agents TIER=N,...] [--mount DIR | --no-fuse] [--beside PROGRAM]\n"
+	  "        [--sandbox KIND] [--image IMAGE] [--bind PATH] [--pass NAME] [--network]\n"
 	  "        [--memory-by HOW] [-- COMMAND...]",
 	  "run agents on this machine until the queue is drained" },
 	{ "job", verb_job,

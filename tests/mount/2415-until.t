@@ -1,5 +1,5 @@
 #!/bin/bash
-# 2420-until.t - a mount whose node's time ends: what it offers, who is woken and told what, on real
+# 2415-until.t - a mount whose node's time ends: what it offers, who is woken and told what, on real
 # mounts beside one without such an end.
 # shellcheck source=tests/lib.sh disable=SC2317
 . "$(dirname "$0")/../lib.sh"
@@ -109,4 +109,14 @@ end_holder b
 unmount last
 unmount ends
 unmount free
+
+# ---- agents without a mount ----
+
+new_run steal_after=60 || exit
+printf '{"id":"first","priority":1}\n{"id":"second","expected":30}\n' | "$top/raser" submit "$RUN" - >/dev/null
+timeout 60 "$top/raser-agentd" --direct --quiet --tier low --until $(($(date +%s) + 35)) "$RUN" -- sleep 7
+is $? 4 "an agent on the run directory leaves when what is left takes too long"
+is "$("$top/raser" status "$RUN" | awk '/^(pending|done)/ { print $2 }' | xargs)" "1 1" "having done what did not"
+timeout 60 "$top/raser-agentd" --direct --quiet --tier low --until $(($(date +%s) + 35)) "$RUN" -- true
+is $? 0 "and with new time it does the rest"
 plan
