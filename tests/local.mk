@@ -9,6 +9,7 @@ unit_tests = \
 	tests/unit/conf.t \
 	tests/unit/names.t \
 	tests/unit/lanes.t \
+	tests/unit/deadline.t \
 	tests/unit/chain.t \
 	tests/unit/fault.t \
 	tests/unit/ingest.t \
@@ -41,6 +42,8 @@ dist_noinst_DATA = \
 	# end of recorded runs
 tests_unit_lanes_t_SOURCES = tests/unit/lanes.c $(TAP) $(RUNS)
 tests_unit_lanes_t_LDADD = $(QUEUE_LIBS)
+tests_unit_deadline_t_SOURCES = tests/unit/deadline.c $(TAP) $(RUNS)
+tests_unit_deadline_t_LDADD = $(QUEUE_LIBS)
 tests_unit_agent_t_SOURCES = tests/unit/agent.c $(TAP) agentd/activity.c agentd/control.c agentd/process/job.c \
 	agentd/plugin.c agentd/trajectory.c
 tests_unit_agent_t_LDADD = $(QUEUE_LIBS)
@@ -114,6 +117,7 @@ mount_tests = \
 	tests/mount/2400-site.t \
 	tests/mount/2420-launch.t \
 	tests/mount/2410-lanes.t \
+	tests/mount/2415-until.t \
 	tests/mount/2420-direct.t \
 	tests/mount/2500-makespan.t \
 	tests/mount/2600-bridges.t \
