@@ -82,10 +82,12 @@ for args in "--seconds 0" "--repeat 0" "--faults=x" "-- --mem=1G" "--svg f"; do
 	is $? 2 "usage: $args"
 done
 nok "and nothing was made" exists x
-bench three --seconds 1000 --arms static,queue >out 2>err &
+"$raser" bench makespan three --local --replay "$replay" --trace table --agents low=3 --seconds 1000 --arms static,queue \
+	>out 2>err &
 pid=$!
 extra_pids+=("$pid")
-ok "a long one" wait_until 20 test -n "$(find three/1.static/results -name attempt.json 2>/dev/null)" -o -d three/1.static/results
+begun() { [ -n "$(find three/1.static/results -name attempt.json 2>/dev/null)" ]; }
+ok "a long one" wait_until 20 begun
 kill -TERM "$pid"
 wait "$pid"
 is $? 1 "ends at a signal"
