@@ -47,7 +47,7 @@ struct call {
 
 static struct direct {
 	struct conf conf; /* as it was before joining */
-	const char *path, *local;
+	const struct queue_access *access;
 	struct queue *q;
 	struct duties *duties;
 	int tier;
@@ -147,10 +147,11 @@ static void *
 worker(void *arg)
 {
 	struct direct *d = arg;
-	const struct queue_options options = { .join = true, .admit = true, .tmp = d->local };
+	const struct queue_options options = { .join = true, .admit = true, .tmp = d->access->local,
+					       .until = d->access->until };
 	static struct call c; /* it holds a path */
 
-	struct queue *q = queue_open(d->path, &options, now_read(), &d->err);
+	struct queue *q = queue_open(d->access->path, &options, now_read(), &d->err);
 	pthread_mutex_lock(&d->lock);
 	d->q = q;
 	d->opened = true;
@@ -438,8 +439,7 @@ start_worker(struct queue_access *a, struct err *err)
 	pthread_condattr_t mono;
 	pthread_t thread;
 
-	d->path = a->path;
-	d->local = a->local;
+	d->access = a;
 	pthread_condattr_init(&mono);
 	pthread_condattr_setclock(&mono, CLOCK_MONOTONIC);
 	pthread_cond_init(&d->idle, &mono);
