@@ -112,6 +112,7 @@ mount_tests = \
 	tests/mount/2000-doctor.t \
 	tests/mount/2100-seal.t \
 	tests/mount/2300-fsck.t \
+	tests/mount/2500-job.t \
 	tests/mount/2200-storage.t \
 	tests/mount/2210-idle.t \
 	tests/mount/2400-site.t \
