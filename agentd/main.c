@@ -18,9 +18,12 @@ static void
 usage(FILE *f)
 {
 	fputs("usage: raser-agentd --tier TIER [OPTION...] MOUNT [-- COMMAND [ARG...]]\n"
+	      "       raser-agentd --direct --tier TIER [OPTION...] RUN [-- COMMAND [ARG...]]\n"
 	      "Claim tasks of a tier and run COMMAND, or the plugin of raser.ini, on each, until the\n"
 	      "queue is drained.\n\n"
 	      "  --tier TIER        the tier whose tasks to take\n"
+	      "  --direct           work on the run directory RUN itself, without FUSE\n"
+	      "  --status FILE      with --direct: keep what status.json of a mount says in FILE\n"
 	      "  --workspaces DIR   node-local directory for workspaces (default $TMPDIR or /tmp)\n"
 	      "  --sandbox KIND     auto, none, bwrap, apptainer or gvisor\n"
 	      "  --image IMAGE      a root folder or image for the sandbox\n"
@@ -31,7 +34,7 @@ usage(FILE *f)
 	      "  --until TIME       the end of this node's time, in seconds since the Epoch\n"
 	      "  --check            only say how agents would run here\n"
 	      "  --quiet            say only what is wrong\n\n"
-	      "Exit status: 0 drained, 99 after SIGTERM, 1 the mount is lost, 2 wrong use or no such\n"
+	      "Exit status: 0 drained, 99 after SIGTERM, 1 the queue is lost, 2 wrong use or no such\n"
 	      "COMMAND, 3 this node cannot run agents as asked, 4 what is left takes longer than until\n"
 	      "TIME. See raser-agentd(8).\n",
 	      f);
@@ -60,6 +63,8 @@ main(int argc, char **argv)
 {
 	static const struct option options[] = {
 		{ "tier", required_argument, NULL, 't' },
+		{ "direct", no_argument, NULL, 'd' },
+		{ "status", required_argument, NULL, 'S' },
 		{ "workspaces", required_argument, NULL, 'w' },
 		{ "sandbox", required_argument, NULL, 's' },
 		{ "image", required_argument, NULL, 'i' },
@@ -92,10 +97,16 @@ main(int argc, char **argv)
 		log_warnx("out of memory");
 		return 1;
 	}
-	while ((c = getopt_long(argc, argv, "+t:w:s:i:b:p:nm:u:cqhV", options, NULL)) != -1) {
+	while ((c = getopt_long(argc, argv, "+t:dw:s:i:b:p:nm:u:cqhV", options, NULL)) != -1) {
 		switch (c) {
 		case 't':
 			o.tier = optarg;
+			break;
+		case 'd':
+			o.direct = true;
+			break;
+		case 'S':
+			o.status = optarg;
 			break;
 		case 'w':
 			o.local = optarg;
@@ -142,10 +153,10 @@ main(int argc, char **argv)
 	o.pass = pass;
 	if (!o.local || !*o.local)
 		o.local = "/tmp";
-	o.mnt = optind < argc ? argv[optind++] : NULL;
+	o.path = optind < argc ? argv[optind++] : NULL;
 	if (optind < argc && !strcmp(argv[optind], "--"))
 		optind++;
-	if (!o.tier || !o.mnt) {
+	if (!o.tier || !o.path) {
 		usage(stderr);
 		return 2;
 	}
@@ -164,7 +175,7 @@ main(int argc, char **argv)
 	}
 	/* the agent runs in a directory of its own: paths must mean the same there */
 	static char program[PATH_MAX];
-	static char mnt[PATH_MAX];
+	static char path[PATH_MAX];
 	static char local[PATH_MAX];
 	if (argv[optind]) {
 		/* where there is none it may be the image's; super.c tells */
@@ -172,15 +183,15 @@ main(int argc, char **argv)
 			argv[optind] = program;
 		o.command = argv + optind;
 	}
-	if (!realpath(o.mnt, mnt)) {
-		log_warn("%s", o.mnt);
+	if (!realpath(o.path, path)) {
+		log_warn("%s", o.path);
 		return 1;
 	}
 	if (!realpath(o.local, local)) {
 		log_warn("%s", o.local);
 		return 1;
 	}
-	o.mnt = mnt;
+	o.path = path;
 	o.local = local;
 	return super_run(&o);
 }

@@ -21,7 +21,6 @@
 #include "super_impl.h"
 
 #include "log.h"
-#include "mountinfo.h"
 #include "plugin.h"
 #include "program.h"
 #include "setup.h"
@@ -36,7 +35,6 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
-#include <sys/xattr.h>
 #include <unistd.h>
 
 enum {
@@ -148,22 +146,16 @@ idle_term(struct super *s)
 /* An agentd that was killed between the end of a task and its last chore leaves checkpoints that
  * nobody needs. Few, so whoever is the last looks after them. */
 static void
-tidy(const struct super *s)
+tidy(struct super *s)
 {
 	char path[PATH_MAX + 300];
-	char state[16];
 
 	snprintf(path, sizeof(path), "%s/checkpoints", s->run.run);
 	DIR *d = opendir(path);
 	if (!d)
 		return;
 	for (const struct dirent *e; (e = readdir(d));) {
-		if (e->d_name[0] == '.')
-			continue;
-		snprintf(path, sizeof(path), "%s/tasks/%.255s", s->o->mnt, e->d_name);
-		ssize_t n = getxattr(path, "user.raser.state", state, sizeof(state) - 1);
-		state[n > 0 ? n : 0] = '\0';
-		if (strcmp(state, "done") != 0)
+		if (e->d_name[0] == '.' || !s->queue.ops->is_done(&s->queue, e->d_name))
 			continue;
 		snprintf(path, sizeof(path), "%s/checkpoints/%.255s", s->run.run, e->d_name);
 		store_remove(path);
@@ -178,24 +170,21 @@ idle_drained(struct super *s)
 	return leave(s, EXIT_DRAINED);
 }
 
-/* The mount does not answer: wait for it, but not for ever. */
+/* The queue does not answer: wait for it, but not for ever. */
 static enum state
 trouble(struct super *s, int rc)
 {
 	if (!s->trouble_since) {
 		s->trouble_since = now_ms();
 		s->trouble_ms = TROUBLE_FIRST_MS;
-		log_warnx("%s does not answer: %s; waiting for it", s->o->mnt, strerror(-rc));
+		log_warnx("%s does not answer: %s; waiting for it", s->queue.path, strerror(-rc));
 	}
 	if (now_ms() - s->trouble_since > s->run.steal_after_ms) {
-		log_warnx("%s did not come back", s->o->mnt);
+		log_warnx("%s did not come back", s->queue.path);
 		return leave(s, EXIT_TROUBLE);
 	}
 	s->next_try = now_ms() + s->trouble_ms;
 	s->trouble_ms = s->trouble_ms < TROUBLE_LAST_MS ? s->trouble_ms * 2 : TROUBLE_LAST_MS;
-	if (s->ready_fd >= 0)
-		close(s->ready_fd); /* of a mount that is gone */
-	s->ready_fd = -1;
 	return IDLE;
 }
 
@@ -218,28 +207,20 @@ is_closed(const struct super *s)
 	return true;
 }
 
-/* Look for a task. The news is marked as read first, so that none gets lost in between. */
+/* Look for a task. */
 static enum state
 idle_timer(struct super *s)
 {
-	char buf[32];
-
 	if (now_ms() < s->hold_until)
 		return IDLE;
 	s->next_try = now_ms() + TRY_MS;
 	if (is_closed(s))
 		return leave(s, EXIT_DRAINED);
-	if (s->ready_fd < 0) {
-		char path[PATH_MAX + 64];
-
-		snprintf(path, sizeof(path), "%s/queue/%s/ready", s->o->mnt, s->o->tier);
-		s->ready_fd = open(path, O_RDONLY | O_CLOEXEC);
-		if (s->ready_fd < 0)
-			return trouble(s, -errno);
+	int rc = s->queue.ops->next(&s->queue, &s->claim);
+	if (rc == -EINTR) { /* there are signals to be heard first */
+		s->next_try = now_ms();
+		return IDLE;
 	}
-	if (pread(s->ready_fd, buf, sizeof(buf), 0) < 0)
-		return trouble(s, -errno);
-	int rc = claim_next(s->o->mnt, s->o->tier, &s->claim);
 	if (!rc || rc == -EAGAIN || rc == -ENODATA)
 		s->trouble_since = 0;
 	if (!rc)
@@ -348,20 +329,12 @@ hears_term(struct super *s, int64_t ms)
 	return term;
 }
 
-/* Something was mounted or unmounted. A mount that was taken away is a daemon that died: who waits
- * for the next heartbeat would find its task taken by another, and who waits for the mount loses
- * time. */
+/* Something happened to the queue that we should not hear of with the next heartbeat only. */
 static void
-look_at_mounts(struct super *s)
+look_at_queue(struct super *s)
 {
-	static struct mount_entry top; /* it holds a path */
-
-	mountinfo_top(s->o->mnt, &top);
-	/* as long as we hold a descriptor of it, neither number is given to another */
-	if (top.id == s->mount_id && top.minor == s->mount_minor)
+	if (!s->queue.ops->heard(&s->queue))
 		return;
-	s->mount_id = top.id;
-	s->mount_minor = top.minor;
 	s->drift_ms = DRIFT_FIRST_MS;
 	switch (s->state) {
 	case IDLE:
@@ -379,24 +352,27 @@ look_at_mounts(struct super *s)
 static void
 turn(struct super *s)
 {
-	enum { SIGNALS, AGENT, JOB, READY, CONTROL, MOUNTS, FDS };
+	enum { SIGNALS, AGENT, JOB, NEWS, CONTROL, QUEUE, FDS };
 	bool agent = s->state == WORKING || s->state == STOPPING;
 	bool waits = s->state == IDLE && now_ms() >= s->hold_until && !s->trouble_since;
 	struct pollfd p[FDS] = {
 		[SIGNALS] = { s->signal_fd, POLLIN, 0 },
 		[AGENT] = { agent ? s->proc.fd : -1, POLLIN, 0 },
 		[JOB] = { s->job.pid ? s->job.fd : -1, POLLIN, 0 },
-		[READY] = { waits ? s->ready_fd : -1, POLLIN, 0 },
+		[NEWS] = { waits ? s->queue.news_fd : -1, POLLIN, 0 },
 		[CONTROL] = { s->state == WORKING ? s->control.notify_fd : -1, POLLIN, 0 },
-		[MOUNTS] = { s->mounts_fd, POLLPRI, 0 },
+		[QUEUE] = { s->queue.watch_fd, s->queue.watch_events, 0 },
 	};
+	int64_t most = s->queue.ops->turn(&s->queue, waits);
 	int64_t ms = next_due(s) - now_ms();
+	if (most >= 0 && most < ms)
+		ms = most;
 	int n = poll(p, FDS, ms < 0 ? 0 : (int)ms);
 
 	if (n < 0)
 		return;
-	if (p[MOUNTS].revents)
-		look_at_mounts(s);
+	if (p[QUEUE].revents)
+		look_at_queue(s);
 	if (p[SIGNALS].revents && has_term(s))
 		dispatch(s, EV_TERM);
 	enum state before = s->state;
@@ -408,7 +384,7 @@ turn(struct super *s)
 		dispatch(s, EV_EXITED);
 	else if (p[CONTROL].revents && s->state == before && s->state == WORKING)
 		s->next_sample = now_ms(); /* what it says is read with the next sample */
-	if (s->state == before && (p[READY].revents || next_due(s) <= now_ms()))
+	if (s->state == before && (p[NEWS].revents || next_due(s) <= now_ms()))
 		dispatch(s, EV_TIMER);
 }
 
@@ -534,12 +510,9 @@ static int
 configure(struct super *s)
 {
 	struct err err = { 0 };
-	int rc = run_info_read(s->o->mnt, s->o->tier, &s->run);
 
-	if (rc) {
-		log_warnx(rc == -ENOENT ? "%s: no mount of raserfs with a tier %s" :
-					  "%s: cannot be read for tier %s",
-			  s->o->mnt, s->o->tier);
+	if (s->queue.ops->open(&s->queue, &s->run, &err)) {
+		log_warnx("%s", err.text);
 		return EXIT_TROUBLE;
 	}
 	if (conf_load(&s->conf, s->run.run, &err)) {
@@ -559,6 +532,8 @@ configure(struct super *s)
 	s->pass = split_words(c->env, s->o->pass);
 	read_uuid(s);
 	setup_cache(s->o->local, s->uuid, s->cache);
+	if (c->mount && !s->queue.mnt)
+		log_warnx("raser.ini wants agents to see the mount, and there is none");
 	return s->binds && s->pass && choose_command(s) && choose_sandbox(s) && check_memory(s) ?
 		       0 :
 		       EXIT_UNFIT;
@@ -577,7 +552,8 @@ describe(const struct super *s, char *text, size_t size)
 
 	bool boxed = s->sandbox != SANDBOX_NONE;
 
-	snprintf(text, size, "agents run %s%s%s, their memory is %s%s%s%s",
+	snprintf(text, size, "%sagents run %s%s%s, their memory is %s%s%s%s",
+		 s->o->direct ? "without a mount, " : "",
 		 boxed ? "in the sandbox " : "without a sandbox",
 		 boxed ? sandbox_kind_name(s->sandbox) : "",
 		 !boxed			 ? "" :
@@ -592,8 +568,8 @@ super_run(const struct super_options *o)
 	static struct super s; /* large: it holds paths and a line of an agent's */
 	sigset_t set;
 
-	s = (struct super){ .o = o, .ready_fd = -1, .node_fd = -1, .mounts_fd = -1, .claim.fd = -1, .attempt.log_fd = -1,
-			    .attempt.lock_fd = -1, .proc.fd = -1, .job.fd = -1, .control.fd = -1,
+	s = (struct super){ .o = o, .node_fd = -1, .claim.fd = -1, .attempt.log_fd = -1, .attempt.lock_fd = -1,
+			    .proc.fd = -1, .job.fd = -1, .control.fd = -1,
 			    .control.notify_fd = -1, .trajectory.state_fd = -1,
 			    .trajectory.results_fd = -1 };
 	sigemptyset(&set);
@@ -610,11 +586,12 @@ super_run(const struct super_options *o)
 	}
 	/* if somebody kills the guard, its orphans come to us */
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
-	s.mounts_fd = mountinfo_watch();
-	static struct mount_entry top;
-	mountinfo_top(o->mnt, &top);
-	s.mount_id = top.id;
-	s.mount_minor = top.minor;
+	s.queue = (struct queue_access){ .path = o->path, .tier = o->tier, .local = o->local,
+					 .status = o->status, .urgent_fd = s.signal_fd };
+	if (o->direct)
+		access_direct(&s.queue);
+	else
+		access_mount(&s.queue);
 	int status = configure(&s);
 	if (status)
 		return status;
@@ -623,6 +600,11 @@ super_run(const struct super_options *o)
 	if (o->check)
 		return puts(text) < 0 || fflush(stdout) ? EXIT_TROUBLE : 0;
 	log_info("%s", text);
+	struct err err = { 0 };
+	if (s.queue.ops->join(&s.queue, &err)) {
+		log_warnx("%s", err.text);
+		return EXIT_TROUBLE;
+	}
 	attempt_sweep(o->local);
 	proc_init();
 	s.state = s.is_plugin ? SETUP : IDLE;
@@ -630,8 +612,7 @@ super_run(const struct super_options *o)
 		turn(&s);
 	if (s.status == EXIT_DRAINED && s.node_fd >= 0)
 		setup_leave(s.node_fd, o->local, s.uuid);
-	if (s.ready_fd >= 0)
-		close(s.ready_fd);
+	s.queue.ops->leave(&s.queue);
 	close(s.signal_fd);
 	return s.status;
 }

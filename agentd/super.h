@@ -11,7 +11,9 @@
 enum { EXIT_DRAINED = 0, EXIT_TROUBLE = 1, EXIT_UNFIT = 3, EXIT_LATE = 4, EXIT_PREEMPTED = 99 };
 
 struct super_options {
-	const char *mnt, *tier, *local;
+	const char *path, *tier, *local; /* path: a mount, or with direct a run directory */
+	bool direct;
+	const char *status; /* with direct: a file that says what status.json of a mount would; or NULL */
 	char *const *command; /* NULL: the plugin of raser.ini */
 	/* instead of what raser.ini says; NULL and false: as it says */
 	const char *sandbox, *image, *memory_by;
@@ -21,7 +23,7 @@ struct super_options {
 	int64_t until; /* wall seconds: the end of what we may take; 0 = not known */
 };
 
-/* Work until the queue or the run is drained (0), a SIGTERM (99), or the mount is lost for good (1);
+/* Work until the queue or the run is drained (0), a SIGTERM (99), or the queue is lost for good (1);
  * 3: this node cannot run agents as raser.ini asks; 4: what is left takes longer than we have. */
 int
 super_run(const struct super_options *o);

@@ -112,7 +112,9 @@ mount_tests = \
 	tests/mount/2200-storage.t \
 	tests/mount/2210-idle.t \
 	tests/mount/2400-site.t \
+	tests/mount/2420-launch.t \
 	tests/mount/2410-lanes.t \
+	tests/mount/2420-direct.t \
 	tests/mount/2500-makespan.t \
 	tests/mount/2600-bridges.t \
 	# end of mount tests

@@ -94,7 +94,10 @@ crew_program(const struct crew *c, char *const *argv)
 	setpgid(0, 0); /* a Ctrl-C is ours to pass on */
 	if (c->log_fd >= 0)
 		dup2(c->log_fd, STDERR_FILENO);
-	setenv("RASER_MOUNT", c->mount, 1);
+	if (c->mount)
+		setenv("RASER_MOUNT", c->mount, 1);
+	else
+		unsetenv("RASER_MOUNT");
 	execvp(argv[0], argv);
 	fprintf(stderr, "%s: %s\n", argv[0], strerror(errno));
 	_exit(127);
@@ -102,9 +105,12 @@ crew_program(const struct crew *c, char *const *argv)
 
 /* The command line of an agent, or with --check of a question about it. */
 static void
-agent_line(const struct crew *c, const char *tier, bool check, char *argv[ARGV_MAX])
+agent_line(struct crew *c, const char *tier, bool check, char *argv[ARGV_MAX])
 {
 	static char program[PATH_MAX];
+	static char status[PATH_MAX];
+	static char direct_option[] = "--direct";
+	static char status_option[] = "--status";
 	static char tier_option[] = "--tier";
 	static char check_option[] = "--check";
 	static char end_of_options[] = "--";
@@ -119,7 +125,14 @@ agent_line(const struct crew *c, const char *tier, bool check, char *argv[ARGV_M
 		argv[n++] = (char *)(uintptr_t)c->options[i];
 	if (check)
 		argv[n++] = check_option;
-	argv[n++] = (char *)(uintptr_t)c->mount;
+	if (!c->mount)
+		argv[n++] = direct_option;
+	if (!c->mount && c->status_dir && !check) {
+		snprintf(status, sizeof(status), "%.4000s/%u.json", c->status_dir, ++c->lives);
+		argv[n++] = status_option;
+		argv[n++] = status;
+	}
+	argv[n++] = (char *)(uintptr_t)(c->mount ? c->mount : c->direct);
 	if (*c->command)
 		argv[n++] = end_of_options;
 	for (char *const *w = c->command; *w && n < ARGV_MAX - 1; w++)
@@ -134,7 +147,7 @@ crew_check(const struct crew *c)
 	char *argv[ARGV_MAX];
 	int status = -1;
 
-	agent_line(c, c->agents[0].tier, true, argv);
+	agent_line(&asked, c->agents[0].tier, true, argv);
 	asked.log_fd = -1; /* what is wrong is for the terminal */
 	pid_t pid = crew_program(&asked, argv);
 	while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR)

@@ -6,6 +6,8 @@
 
 #include "mounting.h"
 
+#include "program.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/capability.h>
@@ -131,6 +133,39 @@ mounting_try(const char *dir, struct err *why)
 		return err_set(why, rc ? rc : -ECHILD, "no process: %s", strerror(rc ? -rc : ECHILD));
 	int code = WEXITSTATUS(status);
 	return code ? err_set(why, -(code & 63), "%s: %s", steps[code / 64], strerror(code & 63)) : 0;
+}
+
+/* fusermount3 is there, and may do what its owner may. */
+static bool
+has_fusermount(struct err *why)
+{
+	char program[PATH_MAX];
+	struct stat st;
+	size_t n = strlen(why->text);
+
+	if (geteuid() == 0)
+		return false; /* it would do what we have tried */
+	if (program_find("fusermount3", program) || stat(program, &st) < 0)
+		snprintf(why->text + n, sizeof(why->text) - n, "; there is no fusermount3");
+	else if (!(st.st_mode & S_ISUID) || prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) > 0)
+		snprintf(why->text + n, sizeof(why->text) - n, "; %s may not mount", program);
+	else
+		return true;
+	return false;
+}
+
+bool
+mounting_possible(struct err *why)
+{
+	const char *tmp = getenv("TMPDIR");
+
+	int fd = open("/dev/fuse", O_RDWR | O_CLOEXEC);
+	if (fd < 0) {
+		err_set(why, -errno, "/dev/fuse: %s", strerror(errno));
+		return false;
+	}
+	close(fd);
+	return !mounting_try(tmp && *tmp ? tmp : "/tmp", why) || has_fusermount(why);
 }
 
 static pid_t

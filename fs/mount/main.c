@@ -465,12 +465,12 @@ main(int argc, char **argv)
 	m.patience_ms = kernel_patience();
 	pthread_mutex_init(&m.lock, NULL);
 	m.claim_on_open = o.claim_open;
-	m.refresh_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	m.duty_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	park_init(&m);
-	if (m.refresh_fd >= 0)
+	if (m.duty_fd >= 0)
 		rc = serve_run(&o, &args, &m);
 	park_free(&m);
-	close(m.refresh_fd);
+	close(m.duty_fd);
 	pthread_mutex_destroy(&m.lock);
 out:
 	fuse_opt_free_args(&args);

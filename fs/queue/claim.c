@@ -260,6 +260,19 @@ queue_next(struct queue *q, int tier, const struct claimer *by, struct now now,
 	return -EAGAIN;
 }
 
+int
+queue_take(struct queue *q, int tier, const struct claimer *by, struct now now,
+	   struct grant *grant)
+{
+	int rc = queue_next(q, tier, by, now, grant);
+
+	/* only a complete look that began after the question may say that nothing is left */
+	if (rc == -EAGAIN && queue_drained(q, tier, 0) && !queue_drained(q, tier, now.boot_ms) &&
+	    queue_refresh(q, now, 0, 0) > 0)
+		rc = queue_next(q, tier, by, now, grant);
+	return rc == -EAGAIN && queue_drained(q, tier, now.boot_ms) ? -ENODATA : rc;
+}
+
 bool
 queue_is_grant(struct queue *q, int64_t serial, unsigned attempt, uint64_t seq)
 {

@@ -161,6 +161,12 @@ int
 queue_next(struct queue *q, int tier, const struct claimer *by, struct now now,
 	   struct grant *grant);
 
+/* The same, and -ENODATA when the queue is drained for tier: where nothing is left as far as is
+ * known it looks at everything first. */
+int
+queue_take(struct queue *q, int tier, const struct claimer *by, struct now now,
+	   struct grant *grant);
+
 /* The claim of that attempt, if this daemon has one, is the one that was granted with seq.
  * [memory] */
 bool
