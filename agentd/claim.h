@@ -60,7 +60,7 @@ struct queue_ops {
 	void (*leave)(struct queue_access *a);
 
 	/* Claim the best task. News is marked as read before. 0; -EAGAIN: none now; -ENODATA:
-	 * drained; -EINTR: urgent_fd is readable, ask again; or an errno. */
+	 * drained; -ETIME: what is left takes too long; -EINTR: urgent_fd is readable, ask again; or an errno. */
 	int (*next)(struct queue_access *a, struct lease_claim *c);
 	/* Heartbeat. 0; -ESTALE or -ENOENT: lost; anything else: its trouble, try again. */
 	int (*touch)(struct queue_access *a, const struct lease_claim *c);
@@ -88,6 +88,7 @@ struct queue_access {
 	const char *tier;
 	const char *mnt;   /* what agents may be shown; NULL: there is no mount */
 	const char *local; /* node-local directory */
+	int64_t until;	   /* wall seconds: the end of this node's time, which a mount knows; 0 = none */
 	const char *status; /* file that tells of a daemon of our own; NULL = none */
 	int news_fd;	   /* POLLIN: asking for a task again is worth while; -1 = not known */
 	int watch_fd;	   /* heard() */

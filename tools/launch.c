@@ -320,10 +320,8 @@ static bool
 submit(const struct launch *l, struct launched *one, const char *text)
 {
 	static char said[SLURM_TEXT];
-	static char sbatch[] = "sbatch";
-	static char parsable[] = "--parsable";
 	char path[PATH_MAX];
-	char *const argv[] = { sbatch, parsable, path, NULL };
+	char *const argv[] = { "sbatch", "--parsable", path, NULL };
 
 	script_name(l, *one->tier ? one->tier : "then", one->script);
 	if (script_write(l, one->script, text, path))

@@ -303,14 +303,8 @@ forget_before(const char *run, int64_t minute)
 static int
 ask(struct members *m, char *text, size_t size)
 {
-	static char squeue[] = "squeue";
-	static char no_header[] = "-h";
-	static char each[] = "-r";
-	static char of_user[] = "-u";
-	static char form[] = "-o";
-	static char format[] = "%F|%K|%T|%r";
 	char uid[24];
-	char *const argv[] = { squeue, no_header, each, of_user, uid, form, format, NULL };
+	char *const argv[] = { "squeue", "-h", "-r", "-u", uid, "-o", "%F|%K|%T|%r", NULL };
 
 	snprintf(uid, sizeof(uid), "%lu", (unsigned long)getuid());
 	int status = slurm_run(argv, ASK_LIMIT_MS, text, size);

@@ -175,7 +175,9 @@ slurm_run(char *const *argv, int64_t limit_ms, char *text, size_t size)
 		if (!c.reaped && waitpid(c.pid, &status, WNOHANG) == c.pid)
 			slurm_reaped(&c, c.pid, status);
 	}
-	return slurm_result(&c);
+	rc = slurm_result(&c);
+	c.text = c.own;
+	return rc;
 }
 
 /* ---- this job ---- */

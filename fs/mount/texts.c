@@ -106,6 +106,13 @@ write_status(struct mount *m, FILE *f)
 	if (uptime(m) > 60) /* before, a rate would say nothing */
 		fprintf(f, ", %.1f done an hour", (double)s.ends[END_DONE] * 3600 / uptime(m));
 	fputc('\n', f);
+	if (s.until) {
+		char when[32];
+
+		stamp(s.until, when, sizeof(when));
+		fprintf(f, "this node's time ends %s: %lld tasks take longer and are left to others\n",
+			when, (long long)s.too_long);
+	}
 	fprintf(f, "living daemons %zu\n", queue_nodes(m->q, nodes, 256));
 	write_trouble(m, &s, f);
 }

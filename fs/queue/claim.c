@@ -200,6 +200,7 @@ pick(struct queue *q, int tier, struct task *t)
 		while (p->at < p->n)
 			if (!index_get(q->index, p->serials[p->at++], t) &&
 			    t->state == TASK_PENDING && !t->waits &&
+			    index_fits(q->index, t->expected) &&
 			    conf_takes(&q->conf, tier, t->counts.level))
 				return true;
 	}
@@ -231,6 +232,7 @@ queue_next(struct queue *q, int tier, const struct claimer *by, struct now now,
 		struct task t;
 
 		pthread_mutex_lock(&q->lock);
+		deadline_pass(q, now);
 		bool gone = q->leaving;
 		bool there = !gone && pick(q, tier, &t);
 		bool probe = there && q->pause_ms;
@@ -267,10 +269,11 @@ queue_take(struct queue *q, int tier, const struct claimer *by, struct now now,
 	int rc = queue_next(q, tier, by, now, grant);
 
 	/* only a complete look that began after the question may say that nothing is left */
-	if (rc == -EAGAIN && queue_drained(q, tier, 0) && !queue_drained(q, tier, now.boot_ms) &&
-	    queue_refresh(q, now, 0, 0) > 0)
+	if (rc == -EAGAIN && queue_exhausted(q, tier, 0) &&
+	    !queue_exhausted(q, tier, now.boot_ms) && queue_refresh(q, now, 0, 0) > 0)
 		rc = queue_next(q, tier, by, now, grant);
-	return rc == -EAGAIN && queue_drained(q, tier, now.boot_ms) ? -ENODATA : rc;
+	int why = rc == -EAGAIN ? queue_exhausted(q, tier, now.boot_ms) : 0;
+	return why ? why : rc;
 }
 
 bool

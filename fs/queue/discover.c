@@ -285,6 +285,8 @@ load_tasks(struct queue *q, struct batch_entry *e)
 			rc = index_add(q->index, &ld.tasks[i]);
 			ld.twice += rc == -EEXIST;
 			if (!rc)
+				deadline_mind(q, &ld.tasks[i]);
+			if (!rc)
 				e->bays[(ld.tasks[i].serial - e->batch.base) / BAY_TASKS].tasks++;
 		}
 		index_commit(q->index);

@@ -618,6 +618,9 @@ queue_tick(struct queue *q, struct now now)
 	}
 	if (q->pause_until && q->pause_until < next)
 		next = q->pause_until;
+	deadline_pass(q, now);
+	if (q->until && q->shrinks_at < next)
+		next = q->shrinks_at;
 	const struct lease *probe =
 		q->probing ? lease_find(q, q->probe_serial, q->probe_attempt) : NULL;
 	if (probe && probe->phase == PHASE_HELD) {

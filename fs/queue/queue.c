@@ -135,6 +135,7 @@ queue_open_disk(struct disk disk, const char *path, const struct queue_options *
 	}
 	if (read_format(q, err) || conf_read(&q->disk, path, &q->conf, err))
 		goto fail;
+	deadline_open(q, options->until, options->since);
 	if (options->admit &&
 	    selftest_admit(&q->disk, path, conf_beat_ms(&q->conf), q->conf.force, err))
 		goto fail;
@@ -271,20 +272,7 @@ ready_count(struct queue *q, int tier)
 	if (q->leaving || !q->joined || q->must_beat || q->pause_until || q->probing ||
 	    disk_is_away(&q->disk))
 		return 0;
-	uint32_t levels = conf_levels(&q->conf, tier);
-	return index_count(q->index, TASK_PENDING, levels) - index_waiting(q->index, levels);
-}
-
-/* Nothing that tier could ever be given, as far as is known. */
-static bool
-nothing_left(struct queue *q, int tier)
-{
-	uint32_t levels = conf_levels(&q->conf, tier);
-
-	/* an end that was not read may have left its task at any level of the lane */
-	return index_count(q->index, TASK_PENDING, levels) == 0 &&
-	       index_count(q->index, TASK_CLAIMED, levels) == 0 &&
-	       index_count(q->index, TASK_UNREAD, conf_lane(&q->conf, tier)) == 0;
+	return index_ready(q->index, conf_levels(&q->conf, tier));
 }
 
 static void
@@ -321,14 +309,14 @@ queue_notify(struct queue *q)
 
 	for (int i = 0; i < q->conf.ntiers; i++) {
 		int64_t ready = ready_count(q, i);
-		bool drained = nothing_left(q, i);
+		int why = exhausted(q, i);
 
-		if (ready > q->last_ready[i] || (drained && !q->last_drained[i])) {
+		if (ready > q->last_ready[i] || (why && why != q->last_exhausted[i])) {
 			q->generation[i]++;
 			news = true;
 		}
 		q->last_ready[i] = ready;
-		q->last_drained[i] = drained;
+		q->last_exhausted[i] = why;
 	}
 	if (news)
 		wake(q);
@@ -439,6 +427,7 @@ task_store(struct queue *q, const struct task *t)
 	if (t->state == TASK_PENDING && !t->waits && (old.state != TASK_PENDING || old.waits))
 		q->pending_epoch++;
 	index_set(q->index, t);
+	deadline_mind(q, t);
 	queue_notify(q);
 }
 
@@ -501,15 +490,6 @@ queue_generation(struct queue *q, int tier)
 		n += tier < 0 || tier == i ? q->generation[i] : 0;
 	pthread_mutex_unlock(&q->lock);
 	return n;
-}
-
-bool
-queue_drained(struct queue *q, int tier, int64_t since_boot_ms)
-{
-	pthread_mutex_lock(&q->lock);
-	bool yes = q->full_pass >= since_boot_ms && nothing_left(q, tier);
-	pthread_mutex_unlock(&q->lock);
-	return yes;
 }
 
 void
@@ -652,6 +632,8 @@ queue_stats(struct queue *q, struct queue_stats *s)
 		s->waiting[i] = q->waiting[i];
 	s->batches = q->nbatches;
 	s->paused = q->pause_ms != 0;
+	s->until = q->until;
+	s->too_long = index_long(q->index, TASK_PENDING, LEVELS_ALL);
 	disk_state(&q->disk, disk_now(&q->disk), &s->storage);
 	for (int i = 0; i < DISK_CALLS; i++)
 		s->calls[i] = atomic_load_explicit(&q->disk.calls[i], memory_order_relaxed);

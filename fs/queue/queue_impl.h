@@ -164,7 +164,12 @@ struct queue {
 	int wake_fd;
 	uint64_t generation[TIERS_MAX];
 	int64_t last_ready[TIERS_MAX];
-	bool last_drained[TIERS_MAX];
+	int last_exhausted[TIERS_MAX];
+	int64_t until;	    /* the end of this node's time in wall seconds; 0 = none */
+	int64_t until_boot; /* the same in boot ms */
+	int64_t span;	    /* seconds of it in all */
+	int64_t longest;    /* seconds that a task may take to be offered; -1 = none is */
+	int64_t shrinks_at; /* boot ms at which it may be that fewer tasks are */
 	struct event *events;
 	uint64_t event_count;
 	struct queue_stats stats;
@@ -249,6 +254,21 @@ ready_count(struct queue *q, int tier);
 /* An attempt of ours has ended (or still lives) that began at `since`; died: by its own doing. */
 void
 breaker_note(struct queue *q, bool ended, bool died, struct now now, int64_t since);
+
+/* ---- deadline.c [under lock] ---- */
+
+/* The end and the begin of this node's time in wall seconds, see queue_options. Before the tasks. */
+void
+deadline_open(struct queue *q, int64_t until, int64_t since);
+/* Leave out what takes too long by now. */
+void
+deadline_pass(struct queue *q, struct now now);
+/* A task came or changed: it may be the next that must be left out. */
+void
+deadline_mind(struct queue *q, const struct task *t);
+/* Why tier could never be given anything, as far as is known: 0, -ENODATA, -ETIME. */
+int
+exhausted(struct queue *q, int tier);
 
 /* ---- claim.c ---- */
 

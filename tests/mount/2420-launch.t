@@ -171,7 +171,21 @@ touch "$slurm/squeue.1" "$slurm/squeue.99999999999"
 mv "$slurm/"squeue.[2-9]???* "$scratch/" 2>/dev/null
 like "$(status)" "array 41 low: 1 runs" "old names, and names of a clock that is wrong, keep nobody from asking"
 is "$(find "$slurm" -name 'squeue.*' | wc -l)" 1 "and go"
-chmod +x "$slurm"
+mount_run m
+like "$("$raser" status "$M")" "^run .*array 41 low: 1 runs" "through a mount, too, below what that says"
+unmount m
+
+# ---- brakes ----
+
+mkdir "$slurm/use"
+echo 7200 >"$slurm/use/41_1.0"
+printf '[limits]\nnode_hours = 3\nmax_requeues = 5\nend = 2037-01-01\n' >>"$RUN/raser.ini"
+touch "$RUN/drain"
+like "$(status)" "drain: on.*end: 2037-01-01.*node-hours: 2.00 of 3.00.*requeues: at most 5" "what holds the run back"
+rm "$RUN/drain"
+echo 7200 >"$slurm/use/41_2.0"
+like "$(launch --agents high=1 --command true --more)" "leave at once: .*node.hours.*status 1" \
+	"not without node-hours"
 is "$("$raser" fsck "$RUN" | grep -c slurm)" 0 "fsck knows all this"
 
 plan
