@@ -76,7 +76,7 @@ tests_unit_crash_t_SOURCES = tests/unit/crash.c $(TAP) $(TREES)
 tests_unit_crash_t_LDADD = $(CHECKPOINT_LIBS) $(QUEUE_LIBS)
 tests_unit_crash_t_LDFLAGS = $(AM_LDFLAGS) \
 	-Wl,--wrap=write,--wrap=fsync,--wrap=renameat,--wrap=futimens,--wrap=pread
-tests_unit_selftest_t_SOURCES = tests/unit/selftest.c tools/slurmcheck.c tools/slurmcheck.h \
+tests_unit_selftest_t_SOURCES = tests/unit/selftest.c tools/slurm.c tools/slurm.h tools/slurmcheck.c tools/slurmcheck.h \
 	agentd/program.c agentd/program.h $(TAP)
 tests_unit_selftest_t_LDADD = $(QUEUE_LIBS)
 tests_unit_slurm_t_SOURCES = tests/unit/slurm.c tools/brakes.c tools/brakes.h tools/slurm.c tools/slurm.h $(TAP)
@@ -112,9 +112,11 @@ mount_tests = \
 	tests/mount/2000-doctor.t \
 	tests/mount/2100-seal.t \
 	tests/mount/2300-fsck.t \
+	tests/mount/2500-job.t \
 	tests/mount/2200-storage.t \
 	tests/mount/2210-idle.t \
 	tests/mount/2400-site.t \
+	tests/mount/2420-launch.t \
 	tests/mount/2410-lanes.t \
 	tests/mount/2415-until.t \
 	tests/mount/2420-direct.t \

@@ -14,6 +14,7 @@
 #include "mounting.h"
 #include "orphans.h"
 #include "place.h"
+#include "program.h"
 #include "raser.h"
 #include "slurm.h"
 
@@ -278,34 +279,56 @@ work(struct job *j)
 
 /* ---- the mount ---- */
 
-/* One try. */
-static bool
-mount_once(struct job *j)
+/* Choose how to mount, or not to: what works here, if it is left to us. Says why not. */
+static enum mount_wanted
+choose_mount(const struct job *j)
 {
 	struct err err = { 0 };
-	struct mounting_spec spec = { .dir = j->place.point, .always = true, .log_fd = -1 };
-	bool visible = j->wanted == WANT_VISIBLE;
+	char path[PATH_MAX];
 
-	if (!visible && mounting_try(j->place.local, &err)) {
-		if (j->wanted == WANT_PRIVATE) {
-			log_warnx("no private mount can be had here: %s", err.text);
-			return false;
-		}
-		log_info("no private mount can be had here (%s), so it is a visible one", err.text);
-		visible = true;
-	}
-	spec.how = visible ? MOUNTING_VISIBLE : MOUNTING_PRIVATE;
-	return mounting_start(&j->mounting, &j->target, &spec);
+	if (j->wanted != WANT_AUTO)
+		return j->wanted;
+	if (!mounting_try(j->place.local, &err))
+		return WANT_PRIVATE;
+	log_info("no private mount can be had here: %s", err.text);
+	if (access("/dev/fuse", R_OK | W_OK) < 0)
+		log_info("nor any other: /dev/fuse: %s", strerror(errno));
+	else if (program_find("fusermount3", path))
+		log_info("nor any other: fusermount3 is not installed");
+	else
+		return WANT_VISIBLE;
+	return WANT_NONE;
 }
 
 static bool
+without_mount(struct job *j)
+{
+	log_info("working on %s without a mount", j->target.run);
+	j->crew.mount = NULL;
+	j->crew.direct = j->target.run;
+	return true;
+}
+
+/* Be served, with a mount or without; or false. */
+static bool
 mount_run(struct job *j)
 {
+	const enum mount_wanted how = choose_mount(j);
+	const struct mounting_spec spec = { .dir = j->place.point, .always = true, .log_fd = -1,
+					    .how = how == WANT_VISIBLE ? MOUNTING_VISIBLE :
+									 MOUNTING_PRIVATE };
 	int64_t until = now_ms() + START_PATIENCE_MS;
 	int64_t pause = START_FIRST_MS;
 
-	while (!mount_once(j)) {
-		if (j->mounting.stopped || now_ms() + pause > until)
+	if (how == WANT_NONE)
+		return without_mount(j);
+	j->crew.mount = j->place.point;
+	while (!mounting_start(&j->mounting, &j->target, &spec)) {
+		if (j->mounting.stopped)
+			return false;
+		if (how == WANT_VISIBLE && j->wanted == WANT_AUTO)
+			return without_mount(j);
+		if (now_ms() + pause > until)
 			return false;
 		log_warnx("trying again in %lld s", (long long)pause / 1000);
 		for (int64_t at = now_ms() + pause; now_ms() < at && j->why == WHY_NOT;)
@@ -433,15 +456,12 @@ run_job(struct job *j)
 	log_info("%s%s%s%s%s, restart %d: agent of tier %s on %s", j->self.inside ? "job " : "no job",
 		 j->self.job, *j->self.job ? " (" : "", j->self.id, *j->self.job ? ")" : "",
 		 j->self.restarts, j->agent.tier, j->self.node[0] ? j->self.node : "this machine");
-	if (j->wanted == WANT_NONE)
-		return complain(AGENTD_UNFIT, "an agent without a mount is not possible yet");
 	if (!check_brakes(j, true))
 		return 0;
 	if (!place_make(&j->place, j->target.run, j->conf.slurm.local, j->self.id, j->self.restarts))
 		return 1;
 	find_end(j);
 	crew_hand_on(&j->crew, "workspaces", j->place.local);
-	j->crew.mount = j->place.point;
 	if (mount_run(j)) {
 		write_use(j);
 		work(j);

@@ -32,7 +32,14 @@ static const struct verb {
 	  "        [--image IMAGE] [--bind PATH] [--pass NAME] [--network]\n"
 	  "        [--memory-by HOW] [-- COMMAND...]",
 	  "keep one agent going: the batch process of a Slurm job" },
-	{ "status", verb_status, "RUN", "how many tasks are in which state" },
+	{ "launch", verb_launch,
+	  "RUN --agents TIER=N,... [--command 'COMMAND ARG...'] [--time T]\n"
+	  "        [--partition P] [--more] [--then PROGRAM [--then-nodes N]] [--dry-run]\n"
+	  "        [--mount auto|private|visible|none] [options of run for agents]\n"
+	  "        [-- OPTION-OF-SBATCH...]",
+	  "submit agents as job arrays of Slurm, which end when the queue is drained" },
+	{ "status", verb_status, "RUN [--drained]",
+	  "how many tasks are in which state, and which members of job arrays live" },
 	{ "retry", verb_retry, "RUN TASK...|--all", "make failed or cancelled tasks pending again" },
 	{ "cancel", verb_cancel, "RUN TASK...|--all", "cancel pending or claimed tasks" },
 	{ "export", verb_export, "RUN [--attempts | --steps]",

@@ -25,6 +25,8 @@ verb_run(int argc, char **argv);
 int
 verb_job(int argc, char **argv);
 int
+verb_launch(int argc, char **argv);
+int
 verb_status(int argc, char **argv);
 int
 verb_retry(int argc, char **argv);

@@ -71,7 +71,7 @@ slurm_begin(struct slurm_call *c, char *const *argv, int64_t now_ms, int64_t lim
 {
 	int fds[2];
 
-	*c = (struct slurm_call){ .fd = -1 };
+	*c = (struct slurm_call){ .fd = -1, .text = c->own, .room = sizeof(c->own) };
 	if (pipe2(fds, O_CLOEXEC) < 0)
 		return -errno;
 	c->pid = fork();
@@ -98,8 +98,8 @@ read_some(struct slurm_call *c)
 	char rest[512];
 
 	while (c->fd >= 0) {
-		bool room = c->len + 1 < sizeof(c->text);
-		ssize_t n = room ? read(c->fd, c->text + c->len, sizeof(c->text) - 1 - c->len) :
+		bool room = c->len + 1 < c->room;
+		ssize_t n = room ? read(c->fd, c->text + c->len, c->room - 1 - c->len) :
 				   read(c->fd, rest, sizeof(rest));
 
 		if (n > 0 && room)
@@ -164,6 +164,8 @@ slurm_run(char *const *argv, int64_t limit_ms, char *text, size_t size)
 	int rc = slurm_begin(&c, argv, now_read().boot_ms, limit_ms);
 	if (rc)
 		return rc;
+	c.text = text;
+	c.room = size;
 	while (!slurm_turn(&c, now_read().boot_ms)) {
 		struct pollfd p = { .fd = c.fd, .events = POLLIN };
 		int64_t left = c.kill_at - now_read().boot_ms;
@@ -174,7 +176,7 @@ slurm_run(char *const *argv, int64_t limit_ms, char *text, size_t size)
 			slurm_reaped(&c, c.pid, status);
 	}
 	rc = slurm_result(&c);
-	snprintf(text, size, "%s", c.text);
+	c.text = c.own;
 	return rc;
 }
 

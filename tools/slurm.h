@@ -23,8 +23,9 @@ struct slurm_call {
 	int64_t kill_at; /* boot ms */
 	bool reaped, late;
 	int status; /* of waitpid(2), once reaped */
-	size_t len;
-	char text[SLURM_TEXT]; /* both of its outputs; what does not fit is left out */
+	size_t len, room;
+	char *text; /* both of its outputs; what does not fit is left out */
+	char own[SLURM_TEXT]; /* where the text is, unless it is somebody else's */
 };
 
 /* Start argv[0], found by PATH, without the user's defaults for what squeue and scontrol show. It is

@@ -12,6 +12,7 @@ deep_tests = \
 # on a real Slurm of one machine: `make check-slurm`, as root, in a quarter of an hour
 slurm_tests = \
 	tests/cluster/slurm/0100-rig.t \
+	tests/cluster/slurm/0200-launch.t \
 	# end of slurm tests
 check_PROGRAMS += \
 	tests/cluster/agents \

@@ -1,0 +1,568 @@
+/*
+ * launch.c - raser launch: a run becomes job arrays, one a tier, whose tasks are agents that live until
+ * the work is done. What Slurm is told stands in scripts (launchscript.c), what was submitted in records
+ * (launched.c).
+ */
+#include <config.h>
+
+#include "launch.h"
+
+#include "brakes.h"
+#include "members.h"
+#include "mounting.h"
+#include "plugin.h"
+#include "program.h"
+#include "slurm.h"
+#include "slurmcheck.h"
+#include "storage.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+enum {
+	AGENTS_MAX = 100000, /* of one tier; Slurm has a limit of its own */
+	SBATCH_LIMIT_MS = 120000,
+	LATE_S = 60, /* Slurm's look at time limits may be that early */
+};
+
+extern char **environ;
+
+/* ---- what is asked for ---- */
+
+/* "low=5,medium=2". False after a message. */
+static bool
+parse_lanes(struct launch *l, const char *text)
+{
+	char copy[1024];
+	char *save = NULL;
+
+	if (strlen(text) >= sizeof(copy))
+		return complain(EXIT_USAGE, "--agents is too long") == 0;
+	snprintf(copy, sizeof(copy), "%s", text);
+	for (char *w = strtok_r(copy, ",", &save); w; w = strtok_r(NULL, ",", &save)) {
+		char *eq = strchr(w, '=');
+		char *end = NULL;
+		long n = eq ? strtol(eq + 1, &end, 10) : 0;
+
+		if (!eq || end == eq + 1 || *end || n < 0 || eq == w)
+			return complain(EXIT_USAGE, "--agents %s: write TIER=NUMBER,...", text) == 0;
+		if (n > AGENTS_MAX)
+			return complain(EXIT_USAGE, "--agents %s: %d of a tier at most", text,
+					AGENTS_MAX) == 0;
+		*eq = '\0';
+		int tier = conf_tier(&l->conf, w);
+		if (tier < 0)
+			return complain(EXIT_USAGE, "raser.ini has no tier %s", w) == 0;
+		for (int i = 0; i < l->nlanes; i++)
+			if (l->lanes[i].tier == &l->conf.tiers[tier])
+				return complain(EXIT_USAGE, "--agents names tier %s twice", w) == 0;
+		if (n)
+			l->lanes[l->nlanes++] = (struct lane){ &l->conf.tiers[tier], n };
+	}
+	return l->nlanes || complain(EXIT_USAGE, "--agents asks for none") == 0;
+}
+
+/* The command for agents, its program by its absolute path: a job begins elsewhere. */
+static bool
+parse_command(struct launch *l, const char *text)
+{
+	char path[PATH_MAX];
+	struct err err;
+
+	l->command = plugin_words(text, NULL, "--command", &err);
+	if (!l->command)
+		return complain(EXIT_USAGE, "%s", err.text) == 0;
+	int rc = program_find(l->command[0], path);
+	if (rc)
+		return complain(EXIT_USAGE, "%s: %s", l->command[0], strerror(-rc)) == 0;
+	char *whole = strdup(path);
+	if (!whole)
+		return complain(1, "out of memory") == 0;
+	free(l->command[0]);
+	l->command[0] = whole;
+	return true;
+}
+
+static bool
+parse_then(struct launch *l, const char *program)
+{
+	char *path = realpath(program, NULL); /* kept until we end */
+	struct stat st;
+	char *end = NULL;
+
+	if (!path)
+		return complain(EXIT_USAGE, "--then %s: %s", program, strerror(errno)) == 0;
+	if (stat(path, &st) < 0 || !S_ISREG(st.st_mode) || access(path, X_OK) < 0) {
+		free(path);
+		return complain(EXIT_USAGE, "--then %s is no program (chmod +x)", program) == 0;
+	}
+	l->then = path;
+	if (!l->then_nodes)
+		return true;
+	long n = strtol(l->then_nodes, &end, 10);
+	return (n > 0 && n < AGENTS_MAX && !*end) ||
+	       complain(EXIT_USAGE, "--then-nodes %s: write a number", l->then_nodes) == 0;
+}
+
+/* What would make a script something else than what we take it for. */
+static bool
+check_options(const struct launch *l)
+{
+	static const struct {
+		const char *option, *instead;
+	} ours[] = {
+		{ "--array", "--agents says how many" },
+		{ "-a", "--agents says how many" },
+		{ "--wrap", "--command names what agents run" },
+		{ "--wait", "raser status --drained RUN tells when it has ended" },
+		{ "-W", "raser status --drained RUN tells when it has ended" },
+		{ "--test-only", "--dry-run shows what would be submitted" },
+		{ "--dependency", "it would be set for --then" },
+	};
+
+	for (char *const *w = l->sbatch; *w; w++)
+		for (size_t i = 0; i < sizeof(ours) / sizeof(ours[0]); i++) {
+			size_t len = strcspn(*w, "=");
+
+			if (len == strlen(ours[i].option) && !strncmp(*w, ours[i].option, len) &&
+			    (l->then || strcmp(ours[i].option, "--dependency") != 0))
+				return complain(EXIT_USAGE, "%s is not for here: %s", *w,
+						ours[i].instead) == 0;
+		}
+	return true;
+}
+
+/* Seconds of sbatch's --time: M, M:S, H:M:S, D-H, D-H:M, D-H:M:S. -1: anything else, or no limit. */
+static int64_t
+time_limit(const char *text)
+{
+	static const long short_form[] = { 60, 1 };
+	static const long clock_form[] = { 3600, 60, 1 };
+	char *end;
+	int64_t sum = 0;
+	long v = strtol(text, &end, 10);
+	bool days = end != text && *end == '-';
+	int n = 0;
+	long fields[3];
+
+	if (days) {
+		sum = (int64_t)v * 86400;
+		text = end + 1;
+		v = strtol(text, &end, 10);
+	}
+	for (;;) {
+		if (end == text || v < 0 || n == 3)
+			return -1;
+		fields[n++] = v;
+		if (*end != ':')
+			break;
+		text = end + 1;
+		v = strtol(text, &end, 10);
+	}
+	const long *units = days || n == 3 ? clock_form : short_form;
+	for (int i = 0; i < n; i++)
+		sum += (int64_t)fields[i] * units[i];
+	return *end ? -1 : sum;
+}
+
+/* ---- would it do? ---- */
+
+static bool
+check_time(const struct launch *l)
+{
+	const char *text = l->time ? l->time : l->conf.slurm.time;
+	int64_t limit = time_limit(text);
+	int64_t before = l->conf.slurm.signal_before;
+
+	if (limit >= 0 && before && limit <= before)
+		return complain(EXIT_USAGE,
+				"a time limit of %s leaves nothing: agents are told to save %lld s before its "
+				"end; set a longer one, or signal_before in section [slurm] of raser.ini",
+				text, (long long)before) == 0;
+	if (limit >= 0 && before && limit <= before + LATE_S)
+		complain(0, "a time limit of %s leaves little: agents are told to save %lld s before its end, "
+			 "or up to %d s earlier", text, (long long)before, LATE_S);
+	return true;
+}
+
+/* Is there anything to do, and may it be done? */
+static bool
+check_run(const struct launch *l)
+{
+	char why[200];
+	struct brakes b;
+	struct queue_stats s;
+
+	brakes_read(&b, l->target.run);
+	enum brake brake = brakes_check(&b, &l->conf.limits, (int64_t)time(NULL), -1, why, sizeof(why));
+	if (brake)
+		return complain(1, "agents would leave at once: %s%s", why,
+				brake == BRAKE_DRAIN ? "; remove it first" : "") == 0;
+	struct queue *q = target_queue(&l->target, false);
+	if (!q)
+		return false;
+	int64_t rc = queue_refresh(q, now_read(), 0, 0);
+	queue_stats(q, &s);
+	queue_close(q, now_read());
+	if (rc < 0)
+		return complain(1, "%s: %s", l->target.run, strerror((int)-rc)) == 0;
+	if (s.count[TASK_PENDING] + s.count[TASK_CLAIMED] + s.count[TASK_UNREAD] == 0)
+		return complain(1, "there is nothing to do in %s, and agents would leave at once; submit tasks "
+				"first", l->target.run) == 0;
+	return true;
+}
+
+/* Other nodes may not see what lies on a disk of this one. */
+static void
+warn_of_storage(const struct launch *l)
+{
+	struct storage s;
+	struct disk disk;
+
+	if (disk_open(&disk, l->target.run, NULL))
+		return;
+	storage_look(&disk, &s);
+	disk_close(&disk);
+	if (s.kind == STORAGE_LOCAL || s.kind == STORAGE_MEMORY || s.kind == STORAGE_OVERLAY)
+		complain(0, "%s lies on %s, which only this machine sees: agents on other nodes would not find "
+			 "it", l->target.run, s.type);
+}
+
+/* Slurm's own habits, where they are a worry. */
+static void
+warn_of_slurm(const struct launch *l)
+{
+	static struct findings f;
+
+	slurm_check(l->conf.grace_ms, &f);
+	for (size_t i = 0; i < f.n; i++)
+		if (f.all[i].level >= FINDING_WARNING)
+			complain(0, "%s: %s%s%s", f.all[i].topic, f.all[i].found, *f.all[i].advice ? "; " : "",
+				 f.all[i].advice);
+}
+
+/* More agents on a run that has some are asked for by --more. Fills `list` with the jobs that live, to
+ * wait for. */
+static bool
+check_live(const struct launch *l, char list[JOB_LIST])
+{
+	static char text[400];
+	int n = members_live(l->target.run, list, JOB_LIST, text, sizeof(text));
+
+	if (n < 0)
+		return complain(1, "whether agents of this run live already is not known: %s", text) == 0;
+	if (n && !l->more)
+		return complain(1, "this run has agents already, of %s %s (raser status shows them); --more adds "
+				"to them", n == 1 ? "array" : "arrays", list) == 0;
+	if (!n && l->more)
+		complain(0, "no agent of this run lives; these are the first");
+	return true;
+}
+
+/* ---- submitting ---- */
+
+/* sbatch takes options from the environment that would stand above those of the script, and hands on
+ * what is known of the job that we are in ourselves, if any. */
+static void
+clean_environment(const struct launch *l)
+{
+	static const char *const theirs[] = {
+		"SBATCH_ARRAY_INX", "SBATCH_EXPORT", "SBATCH_GET_USER_ENV", "SBATCH_JOB_NAME",
+		"SBATCH_MEM_PER_CPU", "SBATCH_MEM_PER_GPU", "SBATCH_MEM_PER_NODE", "SBATCH_NO_REQUEUE",
+		"SBATCH_OPEN_MODE", "SBATCH_OUTPUT", "SBATCH_REQUEUE", "SBATCH_SIGNAL", "SBATCH_WAIT",
+	};
+	char name[128];
+
+	for (size_t i = 0; i < sizeof(theirs) / sizeof(theirs[0]); i++)
+		unsetenv(theirs[i]);
+	if (l->time || l->conf.slurm.time[0])
+		unsetenv("SBATCH_TIMELIMIT");
+	if (l->partition || l->conf.slurm.partition[0])
+		unsetenv("SBATCH_PARTITION");
+	for (char **e = environ; *e;) {
+		size_t len = strcspn(*e, "=");
+
+		if (strncmp(*e, "SLURM_", 6) != 0 || !strncmp(*e, "SLURM_CONF=", 11) ||
+		    !strncmp(*e, "SLURM_CLUSTERS=", 15) || len >= sizeof(name)) {
+			e++;
+			continue;
+		}
+		memcpy(name, *e, len);
+		name[len] = '\0';
+		unsetenv(name); /* the next one takes its place */
+	}
+}
+
+/* The number in what `sbatch --parsable` says: NUMBER or NUMBER;CLUSTER, below warnings. */
+static bool
+parse_job(const char *text, char job[JOB_ID])
+{
+	for (const char *line = text; line; line = strchr(line, '\n')) {
+		line += *line == '\n';
+		size_t digits = strspn(line, "0123456789");
+
+		if (digits && digits < JOB_ID && strchr(";\n", line[digits])) {
+			snprintf(job, JOB_ID, "%.*s", (int)digits, line);
+			return true;
+		}
+	}
+	return false;
+}
+
+/* Submit a script and record it. False after a message; then the script is gone, unless Slurm may have
+ * it. */
+static bool
+submit(const struct launch *l, struct launched *one, const char *text)
+{
+	static char said[SLURM_TEXT];
+	char path[PATH_MAX];
+	char *const argv[] = { "sbatch", "--parsable", path, NULL };
+
+	script_name(l, *one->tier ? one->tier : "then", one->script);
+	if (script_write(l, one->script, text, path))
+		return false;
+	int status = slurm_run(argv, SBATCH_LIMIT_MS, said, sizeof(said));
+	if (status == -ETIMEDOUT)
+		return complain(1, "sbatch does not answer; whether Slurm has taken %s, squeue will tell",
+				path) == 0;
+	if (status || !parse_job(said, one->job)) {
+		unlink(path);
+		*strrchr(path, '/') = '\0';
+		rmdir(path); /* unless there is something in it */
+		return complain(1, "sbatch has not taken the agents of tier %s: %s", one->tier,
+				*said ? said : "it says nothing") == 0;
+	}
+	one->at = (int64_t)time(NULL);
+	int rc = launched_write(l, one);
+	if (rc)
+		complain(0, "job %s is submitted, but %s/slurm/%s.json cannot be written (%s): raser status "
+			 "will not show it", one->job, l->target.run, one->job, strerror(-rc));
+	return true;
+}
+
+/* Append to a list of jobs. */
+static void
+list_add(char list[JOB_LIST], const char *job)
+{
+	size_t len = strlen(list);
+
+	if (len + strlen(job) + 2 < JOB_LIST)
+		snprintf(list + len, JOB_LIST - len, "%s%s", len ? ":" : "", job);
+}
+
+static void
+print_list(const char *list, char separator)
+{
+	for (const char *p = list; *p; p++)
+		putchar(*p == ':' ? separator : *p);
+	putchar('\n');
+}
+
+static void
+print_help(const struct launch *l, const char *list)
+{
+	printf("\nwatch  raser status ");
+	put_word(stdout, l->target.run);
+	printf("\n       squeue -j ");
+	print_list(list, ',');
+	printf("logs   ");
+	put_word(stdout, l->target.run);
+	printf("/logs/slurm-ARRAY_TASK.out\nleave  touch ");
+	put_word(stdout, l->target.run);
+	printf("/drain        agents finish what they have, and take nothing more\n"
+	       "stop   scancel ");
+	print_list(list, ' ');
+}
+
+static bool
+launch_lane(const struct launch *l, const struct lane *lane, char list[JOB_LIST])
+{
+	struct launched one = { .agents = lane->agents };
+	struct err err = { 0 };
+	char *text = script_array(l, lane, &err);
+
+	if (!text)
+		return complain(1, "%s", err.text) == 0;
+	snprintf(one.tier, sizeof(one.tier), "%s", lane->tier->name);
+	bool good = submit(l, &one, text);
+	free(text);
+	if (!good)
+		return false;
+	list_add(list, one.job);
+	printf("array %s: %ld %s of tier %s, slurm/%s\n", one.job, lane->agents,
+	       lane->agents == 1 ? "agent" : "agents", lane->tier->name, one.script);
+	fflush(stdout);
+	return true;
+}
+
+static bool
+launch_then(const struct launch *l, const char *after, char list[JOB_LIST])
+{
+	struct launched one = { .agents = l->then_nodes ? strtol(l->then_nodes, NULL, 10) : 0 };
+	struct err err = { 0 };
+	char *text = script_then(l, after, &err);
+
+	if (!text)
+		return complain(1, "%s", err.text) == 0;
+	bool good = submit(l, &one, text);
+	free(text);
+	if (!good)
+		return false;
+	list_add(list, one.job);
+	printf("job %s: %s%s%s, when they have ended and the run is drained, slurm/%s\n", one.job, l->then,
+	       l->then_nodes ? " on nodes: " : "", l->then_nodes ? l->then_nodes : "", one.script);
+	return true;
+}
+
+static int
+launch_all(const struct launch *l)
+{
+	char list[JOB_LIST] = "";  /* submitted now */
+	char after[JOB_LIST] = ""; /* what --then waits for: these, and those that live already */
+	bool good = true;
+
+	if (!check_live(l, after))
+		return 1;
+	warn_of_slurm(l);
+	clean_environment(l);
+	for (int i = 0; good && i < l->nlanes; i++)
+		good = launch_lane(l, &l->lanes[i], list);
+	if (good && l->then) {
+		list_add(after, list);
+		good = launch_then(l, after, list);
+	}
+	if (*list)
+		print_help(l, list);
+	if (!good && *list)
+		return complain(1, "this is all that was submitted: it goes on; stop it as said, or add the rest "
+				"with --more");
+	return good ? 0 : 1;
+}
+
+/* ---- --dry-run ---- */
+
+static bool
+show(const struct launch *l, const char *kind, char *text, const struct err *err)
+{
+	char name[SCRIPT_NAME];
+	char path[PATH_MAX + SCRIPT_NAME + 16];
+
+	if (!text)
+		return complain(1, "%s", err->text) == 0;
+	script_name(l, kind, name);
+	snprintf(path, sizeof(path), "%s/slurm/%s", l->target.run, name);
+	printf("---- ");
+	put_word(stdout, path);
+	printf("\n%s---- sbatch --parsable ", text);
+	put_word(stdout, path);
+	printf("\n\n");
+	free(text);
+	return true;
+}
+
+static int
+show_all(const struct launch *l)
+{
+	struct err err = { 0 };
+	char after[JOB_LIST] = "";
+	bool good = true;
+
+	for (int i = 0; good && i < l->nlanes; i++) {
+		good = show(l, l->lanes[i].tier->name, script_array(l, &l->lanes[i], &err), &err);
+		list_add(after, "ARRAY");
+	}
+	if (good && l->then)
+		good = show(l, "then", script_then(l, after, &err), &err);
+	return good ? 0 : 1;
+}
+
+/* ---- the verb ---- */
+
+static int
+launch(struct launch *l, const char *agents, const char *command, const char *then)
+{
+	static char *nothing[] = { NULL };
+	char sbatch[PATH_MAX];
+	struct err err = { 0 };
+
+	if (conf_load(&l->conf, l->target.run, &err))
+		return complain(1, "%s", err.text);
+	if (!parse_lanes(l, agents) || (command && !parse_command(l, command)) ||
+	    (then && !parse_then(l, then)) || !check_options(l) || !check_time(l))
+		return EXIT_USAGE;
+	if (!l->then && l->then_nodes)
+		return complain(EXIT_USAGE, "--then-nodes is for --then");
+	l->crew.command = command ? l->command : nothing;
+	int status = crew_check_command(&l->crew, l->target.run);
+	if (status)
+		return status;
+	sibling("raser", l->raser);
+	if (l->dry)
+		return show_all(l);
+	if (program_find("sbatch", sbatch))
+		return complain(1, "sbatch is not in PATH: jobs cannot be submitted from here");
+	if (!check_run(l))
+		return 1;
+	warn_of_storage(l);
+	return launch_all(l);
+}
+
+int
+verb_launch(int argc, char **argv)
+{
+	static const struct option options[] = {
+		{ "agents", required_argument, NULL, 'a' },
+		{ "time", required_argument, NULL, 't' },
+		{ "partition", required_argument, NULL, 'p' },
+		{ "command", required_argument, NULL, 'c' },
+		{ "dry-run", no_argument, NULL, 'd' },
+		{ "more", no_argument, NULL, 'm' },
+		{ "then", required_argument, NULL, 'n' },
+		{ "then-nodes", required_argument, NULL, 'N' },
+		{ "mount", required_argument, NULL, 's' },
+		CREW_OPTIONS,
+		{ NULL, 0, NULL, 0 },
+	};
+	static struct launch l; /* it holds paths and all of raser.ini */
+	const char *agents = NULL;
+	const char *command = NULL;
+	const char *then = NULL;
+	const char *run = NULL;
+	int which;
+	int c;
+
+	l = (struct launch){ .crew.log_fd = -1 };
+	while ((c = getopt_long(argc, argv, "-", options, &which)) != -1) {
+		switch (c) {
+		case 'a': agents = optarg; break;
+		case 't': l.time = optarg; break;
+		case 'p': l.partition = optarg; break;
+		case 'c': command = optarg; break;
+		case 'd': l.dry = true; break;
+		case 'm': l.more = true; break;
+		case 'n': then = optarg; break;
+		case 'N': l.then_nodes = optarg; break;
+		case 's':
+			if (!crew_hand_on(&l.crew, options[which].name, optarg))
+				return complain(EXIT_USAGE, "too many options for agents");
+			break;
+		default:
+			if (c != 1 || run)
+				return usage_error();
+			run = optarg;
+		}
+	}
+	l.sbatch = argv + optind;
+	if (!run || !agents)
+		return usage_error();
+	if (!target_find(run, &l.target))
+		return 1;
+	int status = launch(&l, agents, command, then);
+	plugin_free(l.command);
+	return status;
+}

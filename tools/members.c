@@ -1,0 +1,554 @@
+/*
+ * members.c - the array tasks of a run, from its records and from what squeue says.
+ */
+#include <config.h>
+
+#include "members.h"
+
+#include "clock.h"
+#include "disk.h"
+#include "launch.h"
+#include "node.h"
+#include "slurm.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+enum {
+	SAID_SIZE = 4 << 20, /* some ten thousand tasks */
+	ASK_LIMIT_MS = 30000,
+	AHEAD_MINUTES = 60, /* no clock is that wrong; a name further ahead is nobody's */
+	PATH_ROOM = PATH_MAX + 64,
+	REASON = 64,
+};
+
+/* What can be said of an array task. */
+enum kind { GONE, LIVE, SILENT, WAITS, HELD, STOPPED, ENDS, KINDS };
+
+static const struct {
+	const char *one, *many;
+} kind_words[KINDS] = {
+	[LIVE] = { "live", "live" },
+	[SILENT] = { "runs without a beat", "run without a beat" },
+	[WAITS] = { "waits", "wait" },
+	[HELD] = { "held", "held" },
+	[STOPPED] = { "suspended", "suspended" },
+	[ENDS] = { "ends", "end" },
+	[GONE] = { "gone", "gone" },
+};
+
+struct member {
+	struct launched what;
+	long n;		/* tasks; they count from 1, and a job without an array is task 0 */
+	uint8_t *kinds; /* of n + 1 */
+	char reason[KINDS][REASON]; /* of the first of a kind */
+};
+
+struct members {
+	struct member *all;
+	int n;
+};
+
+/* ---- the records ---- */
+
+static void
+members_free(struct members *m)
+{
+	for (int i = 0; i < m->n; i++)
+		free(m->all[i].kinds);
+	free(m->all);
+}
+
+/* The run's records, each of its tasks gone as far as is known. 0, or a negative errno. */
+static int
+members_read(struct members *m, const char *run)
+{
+	struct launched *records = calloc(LAUNCHES_MAX, sizeof(*records));
+	int n = records ? launched_read(run, records, LAUNCHES_MAX) : -ENOMEM;
+
+	*m = (struct members){ 0 };
+	if (n > 0)
+		m->all = calloc((size_t)n, sizeof(*m->all));
+	if (n > 0 && !m->all)
+		n = -ENOMEM;
+	for (int i = 0; i < n; i++) {
+		struct member *one = &m->all[i];
+
+		one->what = records[i];
+		one->n = *one->what.tier && one->what.agents > 0 ? one->what.agents : 0;
+		one->kinds = calloc((size_t)one->n + 1, 1);
+		m->n++;
+		if (!one->kinds)
+			n = -ENOMEM;
+	}
+	free(records);
+	if (n < 0)
+		members_free(m);
+	return n < 0 ? n : 0;
+}
+
+/* ---- what squeue says ---- */
+
+static enum kind
+kind_of(const char *state, const char *reason)
+{
+	static const struct {
+		const char *state;
+		enum kind kind;
+	} states[] = {
+		{ "RUNNING", SILENT }, /* until its beat is seen */
+		{ "CONFIGURING", WAITS }, { "SUSPENDED", STOPPED }, { "STOPPED", STOPPED },
+		{ "COMPLETING", ENDS },	  { "REQUEUE_HOLD", HELD }, { "SPECIAL_EXIT", HELD },
+	};
+
+	for (size_t i = 0; i < sizeof(states) / sizeof(states[0]); i++)
+		if (!strcmp(state, states[i].state))
+			return states[i].kind;
+	return strstr(reason, "Held") || strstr(reason, "held") ? HELD : WAITS;
+}
+
+/* The record that a line ("ARRAY|TASK|STATE|REASON") is about, or NULL. */
+static struct member *
+member_of(struct members *m, const char *line)
+{
+	size_t len = strcspn(line, "|");
+
+	for (int i = 0; i < m->n; i++)
+		if (strlen(m->all[i].what.job) == len && !strncmp(m->all[i].what.job, line, len))
+			return &m->all[i];
+	return NULL;
+}
+
+static void
+take_line(struct members *m, char *line)
+{
+	struct member *one = member_of(m, line);
+	char *save = NULL;
+
+	strtok_r(line, "|", &save);
+	const char *task = strtok_r(NULL, "|", &save);
+	const char *state = strtok_r(NULL, "|", &save);
+	const char *reason = strtok_r(NULL, "|", &save);
+	if (!one || !task || !state)
+		return;
+	reason = reason ? reason : "";
+	long k = one->n ? strtol(task, NULL, 10) : 0;
+	if (k < 0 || k > one->n)
+		return;
+	enum kind kind = kind_of(state, reason);
+	one->kinds[k] = (uint8_t)kind;
+	if (!*one->reason[kind] && strcmp(reason, "None") != 0 && kind != SILENT)
+		snprintf(one->reason[kind], REASON, "%s", reason);
+}
+
+/* The beat of a daemon in one of our jobs, "ARRAY_TASK" or "JOB": that task lives. */
+static void
+take_beat(struct members *m, const char *job)
+{
+	size_t len = strcspn(job, "_");
+
+	for (int i = 0; i < m->n; i++) {
+		struct member *one = &m->all[i];
+		long k = job[len] ? strtol(job + len + 1, NULL, 10) : 0;
+
+		if (strlen(one->what.job) == len && !strncmp(one->what.job, job, len) && k >= 0 &&
+		    k <= one->n && one->kinds[k] == SILENT)
+			one->kinds[k] = LIVE;
+	}
+}
+
+static int
+on_beat(void *arg, const char *name)
+{
+	struct {
+		struct members *m;
+		struct disk *disk;
+	} *a = arg;
+	char path[DISK_PATH];
+	char text[NODE_TEXT];
+	char job[JOB_ID * 2];
+
+	snprintf(path, sizeof(path), "nodes/%s", name);
+	int n = disk_read(a->disk, path, text, sizeof(text) - 1);
+	if (n > 0) {
+		text[n] = '\0';
+		const char *line = strstr(text, "\njob ");
+		if (line && sscanf(line, " job %63s", job) == 1)
+			take_beat(a->m, job);
+	}
+	return 0;
+}
+
+static void
+take_beats(struct members *m, const char *run)
+{
+	struct disk disk;
+	struct {
+		struct members *m;
+		struct disk *disk;
+	} arg = { m, &disk };
+
+	if (disk_open(&disk, run, NULL))
+		return;
+	(void)disk_list(&disk, "nodes", on_beat, &arg);
+	disk_close(&disk);
+}
+
+/* ---- asking, and what was said last ---- */
+
+/* What is in RUN/slurm of what squeue said: "at SECONDS", and lines; or "failed SECONDS", and why. */
+struct said {
+	int64_t newest; /* the highest minute that has a name; -1 = none */
+	int64_t minute; /* of text; -1 = there is none */
+	bool good;
+	int64_t at;
+	char *text; /* behind the first line; static */
+};
+
+static bool
+minute_of(const char *name, int64_t *minute)
+{
+	char *end;
+
+	if (strncmp(name, "squeue.", 7) != 0)
+		return false;
+	*minute = strtoll(name + 7, &end, 10);
+	return end != name + 7 && !*end;
+}
+
+static void
+said_path(const char *run, int64_t minute, char path[PATH_ROOM])
+{
+	snprintf(path, PATH_ROOM, "%s/slurm/squeue.%lld", run, (long long)minute);
+}
+
+/* Read the answer of a minute into a buffer; false when it has not come. */
+static bool
+said_load(const char *run, int64_t minute, struct said *s, char *buf, size_t size)
+{
+	char path[PATH_ROOM];
+
+	said_path(run, minute, path);
+	FILE *f = fopen(path, "re");
+	size_t n = f ? fread(buf, 1, size - 1, f) : 0;
+	if (f)
+		fclose(f);
+	buf[n] = '\0';
+	char *end = strchr(buf, '\n');
+	char *at = strchr(buf, ' ');
+	if (!end || !at || at > end)
+		return false;
+	s->good = !strncmp(buf, "at ", 3);
+	s->at = strtoll(at + 1, NULL, 10);
+	s->minute = minute;
+	s->text = end + 1;
+	return true;
+}
+
+/* Find the newest answer below a minute, a good one if asked for. */
+static void
+said_find(const char *run, int64_t below, bool good, struct said *s, char *buf, size_t size)
+{
+	char path[PATH_ROOM];
+	int64_t tried = below;
+
+	*s = (struct said){ .newest = -1, .minute = -1 };
+	snprintf(path, sizeof(path), "%s/slurm", run);
+	for (;;) {
+		DIR *dir = opendir(path);
+		const struct dirent *e;
+		int64_t best = -1;
+		int64_t minute;
+
+		while (dir && (e = readdir(dir)))
+			if (minute_of(e->d_name, &minute) && minute < below) {
+				s->newest = minute > s->newest ? minute : s->newest;
+				if (minute < tried && minute > best)
+					best = minute;
+			}
+		if (dir)
+			closedir(dir);
+		if (best < 0 || (said_load(run, best, s, buf, size) && (s->good || !good)))
+			break;
+		tried = best;
+		s->minute = -1;
+	}
+}
+
+/* What was said before is of no more use. */
+static void
+forget_before(const char *run, int64_t minute)
+{
+	char path[PATH_ROOM];
+	const struct dirent *e;
+	int64_t other;
+
+	snprintf(path, sizeof(path), "%s/slurm", run);
+	DIR *dir = opendir(path);
+	while (dir && (e = readdir(dir)))
+		if (minute_of(e->d_name, &other) &&
+		    (other < minute || other > minute + AHEAD_MINUTES))
+			unlinkat(dirfd(dir), e->d_name, 0);
+	if (dir)
+		closedir(dir);
+}
+
+/* One call of squeue. 0 and what it says of the records, or -1 and why. */
+static int
+ask(struct members *m, char *text, size_t size)
+{
+	char uid[24];
+	char *const argv[] = { "squeue", "-h", "-r", "-u", uid, "-o", "%F|%K|%T|%r", NULL };
+
+	snprintf(uid, sizeof(uid), "%lu", (unsigned long)getuid());
+	int status = slurm_run(argv, ASK_LIMIT_MS, text, size);
+	if (status) {
+		if (status == -ETIMEDOUT)
+			snprintf(text, size, "squeue does not answer");
+		else if (!*text)
+			snprintf(text, size, "squeue ended with status %d", status);
+		text[strcspn(text, "\n")] = '\0';
+		return -1;
+	}
+	/* what is of other jobs is left out */
+	char *to = text;
+	for (char *p = text; *p;) {
+		size_t len = strcspn(p, "\n");
+		size_t whole = len + (p[len] == '\n');
+
+		if (member_of(m, p)) {
+			memmove(to, p, whole);
+			to += whole;
+		}
+		p += whole;
+	}
+	*to = '\0';
+	return 0;
+}
+
+/* Write what was said under the name of its minute, whole. */
+static void
+said_write(const char *run, int64_t minute, bool good, const char *text)
+{
+	char draft[PATH_ROOM];
+	char path[PATH_ROOM];
+
+	snprintf(draft, sizeof(draft), "%s/slurm/.squeue.%ld", run, (long)getpid());
+	said_path(run, minute, path);
+	FILE *f = fopen(draft, "we");
+	if (!f)
+		return;
+	fprintf(f, "%s %lld\n%s", good ? "at" : "failed", (long long)time(NULL), text);
+	bool whole = fclose(f) == 0 && rename(draft, path) == 0;
+	if (!whole)
+		unlink(draft);
+	else if (good)
+		forget_before(run, minute);
+}
+
+/* Ask unless somebody has in this minute. */
+static void
+said_renew(const char *run, struct members *m, char *buf, size_t size)
+{
+	int64_t minute = (int64_t)time(NULL) / 60;
+	char path[PATH_ROOM];
+	struct said s;
+
+	said_find(run, minute + AHEAD_MINUTES, false, &s, buf, size);
+	if (s.newest >= minute)
+		return;
+	said_path(run, minute, path);
+	int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+	if (fd < 0)
+		return; /* somebody else does, or may not write here */
+	close(fd);
+	bool good = ask(m, buf, size) == 0;
+	said_write(run, minute, good, buf);
+}
+
+/* ---- showing ---- */
+
+static const char *
+stamp(int64_t at, char out[32])
+{
+	time_t t = (time_t)at;
+	struct tm tm;
+
+	if (!localtime_r(&t, &tm) || !strftime(out, 32, "%Y-%m-%d %H:%M:%S", &tm))
+		snprintf(out, 32, "%lld", (long long)at);
+	return out;
+}
+
+/* "1-3,5" */
+static void
+print_tasks(const struct member *one, enum kind kind, FILE *out)
+{
+	const char *comma = "";
+
+	for (long k = 1; k <= one->n; k++) {
+		long from = k;
+
+		if (one->kinds[k] != kind)
+			continue;
+		while (k < one->n && one->kinds[k + 1] == kind)
+			k++;
+		fprintf(out, from == k ? "%s%ld" : "%s%ld-%ld", comma, from, k);
+		comma = ",";
+	}
+}
+
+static void
+print_array(const struct member *one, FILE *out)
+{
+	const char *comma = " ";
+
+	fprintf(out, "array %s %s:", one->what.job, one->what.tier);
+	for (int i = 0; i < KINDS; i++) {
+		enum kind kind = (enum kind)((i + 1) % KINDS); /* what is gone last */
+		long n = 0;
+
+		for (long k = 1; k <= one->n; k++)
+			n += one->kinds[k] == kind;
+		if (!n)
+			continue;
+		fprintf(out, "%s%ld %s (", comma, n,
+			n == 1 ? kind_words[kind].one : kind_words[kind].many);
+		print_tasks(one, kind, out);
+		fprintf(out, "%s%s)", *one->reason[kind] ? ": " : "", one->reason[kind]);
+		comma = ", ";
+	}
+	fputc('\n', out);
+}
+
+static bool
+all_gone(const struct member *one)
+{
+	for (long k = 0; k <= one->n; k++)
+		if (one->kinds[k] != GONE)
+			return false;
+	return true;
+}
+
+static void
+print_member(const struct member *one, FILE *out)
+{
+	if (one->n) {
+		print_array(one, out);
+		return;
+	}
+	enum kind kind = (enum kind)one->kinds[0];
+	const char *reason = one->reason[kind];
+
+	fprintf(out, "job %s then: %s%s%s%s\n", one->what.job, kind == SILENT ? "runs" : kind_words[kind].one,
+		*reason ? " (" : "", reason, *reason ? ")" : "");
+}
+
+static char *
+said_buffer(void)
+{
+	char *buf = malloc(SAID_SIZE);
+
+	if (!buf)
+		complain(1, "out of memory");
+	return buf;
+}
+
+static void
+take_text(struct members *m, char *text)
+{
+	char *save = NULL;
+
+	/* lines are taken apart where they are */
+	for (char *line = strtok_r(text, "\n", &save); line; line = strtok_r(NULL, "\n", &save))
+		take_line(m, line);
+}
+
+static void
+print_all(struct members *m, const char *run, FILE *out, char *buf)
+{
+	char when[32];
+	struct said s;
+	const char *gone = "gone:";
+
+	said_renew(run, m, buf, SAID_SIZE);
+	said_find(run, INT64_MAX, false, &s, buf, SAID_SIZE);
+	if (s.minute >= 0 && !s.good) {
+		fprintf(out, "slurm at %s: %s\n", stamp(s.at, when), s.text);
+		said_find(run, s.minute, true, &s, buf, SAID_SIZE);
+	}
+	if (s.minute < 0) {
+		fprintf(out, "slurm has not said yet which agents live\n");
+		return;
+	}
+	fprintf(out, "slurm at %s\n", stamp(s.at, when));
+	take_text(m, s.text);
+	take_beats(m, run);
+	for (int i = 0; i < m->n; i++)
+		if (!all_gone(&m->all[i]))
+			print_member(&m->all[i], out);
+	for (int i = 0; i < m->n; i++)
+		if (all_gone(&m->all[i])) {
+			fprintf(out, "%s %s", gone, m->all[i].what.job);
+			gone = "";
+		}
+	if (!*gone)
+		fputc('\n', out);
+}
+
+void
+members_print(const char *run, FILE *out)
+{
+	struct members m;
+	int rc = members_read(&m, run);
+
+	if (rc)
+		fprintf(out, "slurm: the records in %s/slurm cannot be read: %s\n", run, strerror(-rc));
+	if (rc || !m.n)
+		return;
+	char *buf = said_buffer();
+	if (buf)
+		print_all(&m, run, out, buf);
+	free(buf);
+	members_free(&m);
+}
+
+int
+members_live(const char *run, char *list, size_t size, char *why, size_t why_size)
+{
+	struct members m;
+	int live = 0;
+	int rc = members_read(&m, run);
+
+	list[0] = '\0';
+	if (rc) {
+		snprintf(why, why_size, "%s", strerror(-rc));
+		return -1;
+	}
+	char *buf = m.n ? said_buffer() : NULL;
+	if (m.n && (!buf || ask(&m, buf, SAID_SIZE))) {
+		snprintf(why, why_size, "%.*s", (int)why_size - 1, buf ? buf : "out of memory");
+		live = -1;
+	} else if (m.n) {
+		said_write(run, (int64_t)time(NULL) / 60, true, buf);
+		take_text(&m, buf);
+	}
+	for (int i = 0; live >= 0 && i < m.n; i++) {
+		size_t len = strlen(list);
+
+		/* what comes then is no agent */
+		if (!m.all[i].n || all_gone(&m.all[i]))
+			continue;
+		live++;
+		if (len + JOB_ID + 1 < size)
+			snprintf(list + len, size - len, "%s%s", len ? ":" : "", m.all[i].what.job);
+	}
+	free(buf);
+	members_free(&m);
+	return live;
+}
