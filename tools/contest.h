@@ -91,6 +91,7 @@ struct harm {
 	struct arm *arm;
 	int64_t began; /* boot ms of the first attempt that was seen; 0: none yet */
 	int done;      /* preemptions so far */
+	int64_t next;  /* not before, boot ms */
 	bool crashed;
 	pid_t crash;   /* the command that does it */
 	uint64_t rng;

@@ -18,6 +18,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+enum { AGAIN_MS = 1000 };
+
 static const double crash_at = 0.4; /* of the time */
 
 void
@@ -91,9 +93,10 @@ is_ours(const struct arm *a, long pid)
 
 /*
  * As Slurm preempts: the plain array is requeued. raser job, which decides itself, gets the bare
- * signal; what follows is its to do. Without Slurm both get SIGTERM.
+ * signal; what follows is its to do. Without Slurm both get SIGTERM. False when that was not to be: a
+ * record may be of a node that is down, its job waiting to be started again.
  */
-static void
+static bool
 preempt(const struct arm *a, const struct past *p)
 {
 	char text[1024];
@@ -104,14 +107,13 @@ preempt(const struct arm *a, const struct past *p)
 	char *const signal_it[] = { "scancel", "--batch", "--signal=TERM", job, NULL };
 	char *const requeue[] = { "scontrol", "requeue", job, NULL };
 
+	bool ours = !a->c->o->local || is_ours(a, p->pid);
 	if (!a->c->o->local)
 		rc = slurm_run(a->kind == ARM_BLOCKS ? requeue : signal_it, SLURM_LIMIT_MS, text,
 			       sizeof(text));
-	else if (is_ours(a, p->pid))
+	else if (ours)
 		rc = kill((pid_t)p->pid, SIGTERM) < 0 ? -errno : 0;
-	if (rc)
-		log_warnx("%s@%u: it cannot be preempted: %s", p->task, p->attempt,
-			  rc < 0 ? strerror(-rc) : text);
+	return ours && !rc;
 }
 
 /* RASER_NODE and RASER_PID say where one that is at work is. */
@@ -145,7 +147,7 @@ harm_turn(struct harm *h, int64_t now_ms)
 	if (!o->faults && !o->crash)
 		return;
 	double elapsed = h->began ? (double)(now_ms - h->began) / 1000 : 0;
-	bool preempts = o->faults > h->done &&
+	bool preempts = o->faults > h->done && now_ms >= h->next &&
 			elapsed >= o->seconds * ((double)h->done + 0.5) / (double)o->faults;
 	bool crashes = o->crash && !h->crashed && elapsed >= o->seconds * crash_at;
 
@@ -159,9 +161,10 @@ harm_turn(struct harm *h, int64_t now_ms)
 	if (p && crashes) {
 		h->crash = start_crash(h->arm, p);
 		h->crashed = true;
-	} else if (p) {
-		preempt(h->arm, p);
+	} else if (p && preempt(h->arm, p)) {
 		h->done++;
+	} else if (preempts) {
+		h->next = now_ms + AGAIN_MS;
 	}
 	past_free(&list);
 }

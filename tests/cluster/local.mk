@@ -13,6 +13,7 @@ deep_tests = \
 slurm_tests = \
 	tests/cluster/slurm/0100-rig.t \
 	tests/cluster/slurm/0200-launch.t \
+	tests/cluster/slurm/0600-makespan.t \
 	# end of slurm tests
 check_PROGRAMS += \
 	tests/cluster/agents \
