@@ -428,7 +428,7 @@ direct_join(struct queue_access *a, struct err *err)
 {
 	struct direct *d = &direct;
 	const struct queue_options options = { .join = true, .admit = true, .tmp = a->local,
-					      .until = a->until };
+					      .until = a->until, .since = a->since };
 	const struct duties_hooks hooks = { .ended = on_duty_ended, .arg = d };
 	pthread_condattr_t mono;
 	pthread_t thread;
