@@ -50,7 +50,8 @@ struct queue_access;
 struct queue_ops {
 	/* Read what the run and its raser.ini say of the tier. 0, or an errno and err. */
 	int (*open)(struct queue_access *a, struct run_info *info, struct err *err);
-	/* Take part, before the first claim. 0, or an errno and err. */
+	/* Take part, before the first claim. 0; -EINTR: urgent_fd is readable, ask again; or an errno
+	 * and err, and then nothing else may be asked. */
 	int (*join)(struct queue_access *a, struct err *err);
 	/* The loop turns; waits: for a task. Returns ms until it must turn again, -1 = whenever. */
 	int64_t (*turn)(struct queue_access *a, bool waits);

@@ -602,7 +602,11 @@ super_run(const struct super_options *o)
 		return puts(text) < 0 || fflush(stdout) ? EXIT_TROUBLE : 0;
 	log_info("%s", text);
 	struct err err = { 0 };
-	if (s.queue.ops->join(&s.queue, &err)) {
+	int rc;
+	while ((rc = s.queue.ops->join(&s.queue, &err)) == -EINTR)
+		if (has_term(&s))
+			return EXIT_PREEMPTED;
+	if (rc) {
 		log_warnx("%s", err.text);
 		return EXIT_TROUBLE;
 	}

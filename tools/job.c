@@ -456,7 +456,7 @@ find_end(struct job *j)
 		start = START_MOST_S;
 	int64_t now = now_read().wall_s;
 	snprintf(j->until, sizeof(j->until), "%lld", (long long)(now + left - out));
-	snprintf(j->since, sizeof(j->since), "%lld", (long long)(now + start));
+	snprintf(j->since, sizeof(j->since), "%lld", (long long)now + (long long)start);
 	crew_hand_on(&j->crew, "until", j->until);
 	crew_hand_on(&j->crew, "since", j->since);
 	log_info("%lld s are left, of which agents may use %lld", (long long)left, (long long)(left - out));
