@@ -172,15 +172,14 @@ on_beat(void *arg, const char *name)
 	} *a = arg;
 	char path[DISK_PATH];
 	char text[NODE_TEXT];
-	char job[JOB_ID * 2];
+	struct node_info info;
 
 	snprintf(path, sizeof(path), "nodes/%s", name);
 	int n = disk_read(a->disk, path, text, sizeof(text) - 1);
 	if (n > 0) {
 		text[n] = '\0';
-		const char *line = strstr(text, "\njob ");
-		if (line && sscanf(line, " job %63s", job) == 1)
-			take_beat(a->m, job);
+		if (node_parse(text, &info) && *info.job)
+			take_beat(a->m, info.job);
 	}
 	return 0;
 }
