@@ -73,10 +73,12 @@ judge_preemption(const char *text, struct findings *f)
 	char type[64] = "";
 	char mode[128] = "";
 	char parameters[256] = "";
+	char controller[512] = "";
 
 	value_of(text, "PreemptType", type, sizeof(type));
 	value_of(text, "PreemptMode", mode, sizeof(mode));
 	value_of(text, "PreemptParameters", parameters, sizeof(parameters));
+	value_of(text, "SlurmctldParameters", controller, sizeof(controller));
 	if (!*type || !strcmp(type, "preempt/none") || !strcmp(type, "(null)")) {
 		finding_add(f, FINDING_OK, "Slurm", NULL, "jobs are not preempted");
 		return;
@@ -88,7 +90,7 @@ judge_preemption(const char *text, struct findings *f)
 			    "a preempted job does not come back by itself; its tasks go to the "
 			    "jobs that are left",
 			    "PreemptMode is %.100s", mode);
-	if (strstr(parameters, "send_user_signal"))
+	if (strstr(parameters, "send_user_signal") || strstr(controller, "preempt_send_user_signal"))
 		finding_add(f, FINDING_OK, "Slurm", NULL,
 			    "preemption is announced by the signal of sbatch --signal");
 	else

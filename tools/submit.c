@@ -147,8 +147,8 @@ submit_by_library(const struct target *t, int in, const char *field)
 {
 	struct err err = { 0 };
 	struct submission_totals totals;
-	char who[96];
-	char host[64] = "";
+	char who[128];
+	char host[HOST_TEXT];
 	struct queue *q = target_queue(t, false);
 
 	if (!q)
@@ -158,7 +158,7 @@ submit_by_library(const struct target *t, int in, const char *field)
 		queue_close(q, now_read());
 		return complain(1, "%s", err.text);
 	}
-	gethostname(host, sizeof(host) - 1);
+	host_name(host);
 	snprintf(who, sizeof(who), "uid %u at %s", (unsigned)getuid(), host);
 	const struct sink sink = { .put = put_submission, .arg = s };
 	int rc = pump(in, &sink);
