@@ -18,6 +18,7 @@
 
 #include <errno.h>
 #include <getopt.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -314,10 +315,23 @@ parse_job(const char *text, char job[JOB_ID])
 	return false;
 }
 
+static void
+print_submitted(const struct launch *l, const struct launched *one)
+{
+	if (*one->tier)
+		printf("array %s: %ld %s of tier %s, slurm/%s\n", one->job, one->agents,
+		       one->agents == 1 ? "agent" : "agents", one->tier, one->script);
+	else
+		printf("job %s: %s%s%s, when they have ended and the run is drained, slurm/%s\n",
+		       one->job, l->then, l->then_nodes ? " on nodes: " : "",
+		       l->then_nodes ? l->then_nodes : "", one->script);
+	fflush(stdout);
+}
+
 /* Submit a script and record it. False after a message; then the script is gone, unless Slurm may have
  * it. */
 static bool
-submit(const struct launch *l, struct launched *one, const char *text)
+submit_now(const struct launch *l, struct launched *one, const char *text)
 {
 	static char said[SLURM_TEXT];
 	char path[PATH_MAX];
@@ -334,7 +348,8 @@ submit(const struct launch *l, struct launched *one, const char *text)
 		unlink(path);
 		*strrchr(path, '/') = '\0';
 		rmdir(path); /* unless there is something in it */
-		return complain(1, "sbatch has not taken the agents of tier %s: %s", one->tier,
+		return complain(1, "sbatch has not taken %s%s: %s",
+				*one->tier ? "the agents of tier " : l->then, one->tier,
 				*said ? said : "it says nothing") == 0;
 	}
 	one->at = (int64_t)time(NULL);
@@ -343,6 +358,25 @@ submit(const struct launch *l, struct launched *one, const char *text)
 		complain(0, "job %s is submitted, but %s/slurm/%s.json cannot be written (%s): raser status "
 			 "will not show it", one->job, l->target.run, one->job, strerror(-rc));
 	return true;
+}
+
+/* The same; a Ctrl-C waits until what Slurm has taken is written down. */
+static bool
+submit(const struct launch *l, struct launched *one, const char *text)
+{
+	static const int signals[] = { SIGINT, SIGTERM, SIGHUP };
+	sigset_t set;
+	sigset_t before;
+
+	sigemptyset(&set);
+	for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++)
+		sigaddset(&set, signals[i]);
+	sigprocmask(SIG_BLOCK, &set, &before);
+	bool good = submit_now(l, one, text);
+	if (good)
+		print_submitted(l, one);
+	sigprocmask(SIG_SETMASK, &before, NULL);
+	return good;
 }
 
 /* Append to a list of jobs. */
@@ -394,9 +428,6 @@ launch_lane(const struct launch *l, const struct lane *lane, char list[JOB_LIST]
 	if (!good)
 		return false;
 	list_add(list, one.job);
-	printf("array %s: %ld %s of tier %s, slurm/%s\n", one.job, lane->agents,
-	       lane->agents == 1 ? "agent" : "agents", lane->tier->name, one.script);
-	fflush(stdout);
 	return true;
 }
 
@@ -414,8 +445,6 @@ launch_then(const struct launch *l, const char *after, char list[JOB_LIST])
 	if (!good)
 		return false;
 	list_add(list, one.job);
-	printf("job %s: %s%s%s, when they have ended and the run is drained, slurm/%s\n", one.job, l->then,
-	       l->then_nodes ? " on nodes: " : "", l->then_nodes ? l->then_nodes : "", one.script);
 	return true;
 }
 

@@ -9,6 +9,7 @@
 #include "disk.h"
 #include "launch.h"
 #include "node.h"
+#include "program.h"
 #include "slurm.h"
 
 #include <dirent.h>
@@ -172,15 +173,14 @@ on_beat(void *arg, const char *name)
 	} *a = arg;
 	char path[DISK_PATH];
 	char text[NODE_TEXT];
-	char job[JOB_ID * 2];
+	struct node_info info;
 
 	snprintf(path, sizeof(path), "nodes/%s", name);
 	int n = disk_read(a->disk, path, text, sizeof(text) - 1);
 	if (n > 0) {
 		text[n] = '\0';
-		const char *line = strstr(text, "\njob ");
-		if (line && sscanf(line, " job %63s", job) == 1)
-			take_beat(a->m, job);
+		if (node_parse(text, &info) && *info.job)
+			take_beat(a->m, info.job);
 	}
 	return 0;
 }
@@ -301,12 +301,17 @@ forget_before(const char *run, int64_t minute)
 
 /* One call of squeue. 0 and what it says of the records, or -1 and why. */
 static int
-ask(struct members *m, char *text, size_t size)
+ask(struct members *m, const char *run, char *text, size_t size)
 {
+	char path[PATH_ROOM];
+	struct stat st;
 	char uid[24];
 	char *const argv[] = { "squeue", "-h", "-r", "-u", uid, "-o", "%F|%K|%T|%r", NULL };
 
-	snprintf(uid, sizeof(uid), "%lu", (unsigned long)getuid());
+	/* whoever looks, the jobs are of the one who launched them */
+	snprintf(path, sizeof(path), "%s/slurm", run);
+	uid_t owner = stat(path, &st) < 0 ? getuid() : st.st_uid;
+	snprintf(uid, sizeof(uid), "%lu", (unsigned long)owner);
 	int status = slurm_run(argv, ASK_LIMIT_MS, text, size);
 	if (status) {
 		if (status == -ETIMEDOUT)
@@ -368,7 +373,7 @@ said_renew(const char *run, struct members *m, char *buf, size_t size)
 	if (fd < 0)
 		return; /* somebody else does, or may not write here */
 	close(fd);
-	bool good = ask(m, buf, size) == 0;
+	bool good = ask(m, run, buf, size) == 0;
 	said_write(run, minute, good, buf);
 }
 
@@ -474,9 +479,13 @@ print_all(struct members *m, const char *run, FILE *out, char *buf)
 {
 	char when[32];
 	struct said s;
+	char squeue[PATH_MAX];
 	const char *gone = "gone:";
 
-	said_renew(run, m, buf, SAID_SIZE);
+	if (program_find("squeue", squeue))
+		fprintf(out, "slurm cannot be asked from here: squeue is not in PATH\n");
+	else
+		said_renew(run, m, buf, SAID_SIZE);
 	said_find(run, INT64_MAX, false, &s, buf, SAID_SIZE);
 	if (s.minute >= 0 && !s.good) {
 		fprintf(out, "slurm at %s: %s\n", stamp(s.at, when), s.text);
@@ -531,7 +540,7 @@ members_live(const char *run, char *list, size_t size, char *why, size_t why_siz
 		return -1;
 	}
 	char *buf = m.n ? said_buffer() : NULL;
-	if (m.n && (!buf || ask(&m, buf, SAID_SIZE))) {
+	if (m.n && (!buf || ask(&m, run, buf, SAID_SIZE))) {
 		snprintf(why, why_size, "%.*s", (int)why_size - 1, buf ? buf : "out of memory");
 		live = -1;
 	} else if (m.n) {

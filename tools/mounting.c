@@ -173,7 +173,7 @@ static pid_t
 start_daemon(const struct mounting *m, const struct target *t)
 {
 	char program[PATH_MAX];
-	char options[512];
+	char options[PATH_MAX + 128];
 	pid_t parent = getpid();
 
 	sibling("raserfs", program);
