@@ -121,6 +121,8 @@ mount_tests = \
 	tests/mount/2415-until.t \
 	tests/mount/2420-direct.t \
 	tests/mount/2500-makespan.t \
+	tests/mount/2510-durations.t \
+	tests/mount/2520-contest.t \
 	tests/mount/2600-bridges.t \
 	# end of mount tests
 

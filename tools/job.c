@@ -14,7 +14,6 @@
 #include "mounting.h"
 #include "orphans.h"
 #include "place.h"
-#include "program.h"
 #include "raser.h"
 #include "slurm.h"
 
@@ -301,12 +300,9 @@ choose_mount(const struct job *j)
 	if (!mounting_try(j->place.local, &err))
 		return WANT_PRIVATE;
 	log_info("no private mount can be had here: %s", err.text);
-	if (access("/dev/fuse", R_OK | W_OK) < 0)
-		log_info("nor any other: /dev/fuse: %s", strerror(errno));
-	else if (program_find("fusermount3", path))
-		log_info("nor any other: fusermount3 is not installed");
-	else
+	if (mounting_fusermount(path, &err))
 		return WANT_VISIBLE;
+	log_info("nor any other: %s", err.text);
 	return WANT_NONE;
 }
 
