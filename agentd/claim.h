@@ -89,7 +89,8 @@ struct queue_access {
 	const char *tier;
 	const char *mnt;   /* what agents may be shown; NULL: there is no mount */
 	const char *local; /* node-local directory */
-	int64_t until;	   /* wall seconds: the end of this node's time, which a mount knows; 0 = none */
+	/* wall seconds: the end of this node's time, and when it began, which a mount knows; 0 = none */
+	int64_t until, since;
 	const char *status; /* file that tells of a daemon of our own; NULL = none */
 	int news_fd;	   /* POLLIN: asking for a task again is worth while; -1 = not known */
 	int watch_fd;	   /* heard() */

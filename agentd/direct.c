@@ -148,7 +148,7 @@ worker(void *arg)
 {
 	struct direct *d = arg;
 	const struct queue_options options = { .join = true, .admit = true, .tmp = d->access->local,
-					       .until = d->access->until };
+					       .until = d->access->until, .since = d->access->since };
 	static struct call c; /* it holds a path */
 
 	struct queue *q = queue_open(d->access->path, &options, now_read(), &d->err);

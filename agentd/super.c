@@ -587,7 +587,8 @@ super_run(const struct super_options *o)
 	/* if somebody kills the guard, its orphans come to us */
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
 	s.queue = (struct queue_access){ .path = o->path, .tier = o->tier, .local = o->local,
-					 .until = o->until, .status = o->status, .urgent_fd = s.signal_fd };
+					 .until = o->until, .since = o->since, .status = o->status,
+					 .urgent_fd = s.signal_fd };
 	if (o->direct)
 		access_direct(&s.queue);
 	else

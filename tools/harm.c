@@ -100,12 +100,10 @@ static bool
 preempt(const struct arm *a, const struct past *p)
 {
 	char text[1024];
-	char job[64];
 	int rc = 0;
-
-	snprintf(job, sizeof(job), "%ld", p->job);
-	char *const signal_it[] = { "scancel", "--batch", "--signal=TERM", job, NULL };
-	char *const requeue[] = { "scontrol", "requeue", job, NULL };
+	/* ARRAY_TASK: the number of an array's last job would be the whole array */
+	char *const signal_it[] = { "scancel", "--batch", "--signal=TERM", p->agent, NULL };
+	char *const requeue[] = { "scontrol", "requeue", p->agent, NULL };
 
 	bool ours = !a->c->o->local || is_ours(a, p->pid);
 	if (!a->c->o->local)

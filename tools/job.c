@@ -14,7 +14,6 @@
 #include "mounting.h"
 #include "orphans.h"
 #include "place.h"
-#include "program.h"
 #include "raser.h"
 #include "slurm.h"
 
@@ -39,6 +38,8 @@ enum {
 	START_PATIENCE_MS = 300000, /* with a run directory that cannot be served */
 	REQUEUE_TRIES = 3,
 	OUT_SHARE = 4,
+	START_SHARE = 10,
+	START_MOST_S = 120,
 	EXIT_GIVEN_BACK = 99,
 };
 
@@ -57,7 +58,9 @@ struct job {
 	int signal_fd;
 	enum mount_wanted { WANT_AUTO, WANT_PRIVATE, WANT_VISIBLE, WANT_NONE } wanted;
 	bool mounted;
-	char until[24]; /* wall seconds, for raser-agentd; "" = not known */
+	bool slow; /* agentd has died so often that it is started at the longest pause */
+	char until[24], since[24]; /* our time in wall seconds, for raser-agentd; "" = not known */
+	char options[PATH_MAX + 100]; /* for raserfs */
 	int64_t began, next_use, next_budget;
 
 	enum why why;
@@ -147,6 +150,12 @@ on_signals(struct job *j)
 static void
 on_agent(struct job *j, const struct agent *a, int status)
 {
+	/* who dies again and again says why itself */
+	bool known = !a->ended && a->pause_ms == CREW_PAUSE_LAST_MS && j->slow;
+
+	j->slow = a->pause_ms == CREW_PAUSE_LAST_MS;
+	if (known)
+		return;
 	if (WIFSIGNALED(status))
 		log_warnx("raser-agentd was killed by signal %d%s", WTERMSIG(status),
 			  a->ended ? "" : "; starting it again");
@@ -291,12 +300,9 @@ choose_mount(const struct job *j)
 	if (!mounting_try(j->place.local, &err))
 		return WANT_PRIVATE;
 	log_info("no private mount can be had here: %s", err.text);
-	if (access("/dev/fuse", R_OK | W_OK) < 0)
-		log_info("nor any other: /dev/fuse: %s", strerror(errno));
-	else if (program_find("fusermount3", path))
-		log_info("nor any other: fusermount3 is not installed");
-	else
+	if (mounting_fusermount(path, &err))
 		return WANT_VISIBLE;
+	log_info("nor any other: %s", err.text);
 	return WANT_NONE;
 }
 
@@ -315,6 +321,7 @@ mount_run(struct job *j)
 {
 	const enum mount_wanted how = choose_mount(j);
 	const struct mounting_spec spec = { .dir = j->place.point, .always = true, .log_fd = -1,
+					    .options = *j->options ? j->options : NULL,
 					    .how = how == WANT_VISIBLE ? MOUNTING_VISIBLE :
 									 MOUNTING_PRIVATE };
 	int64_t until = now_ms() + START_PATIENCE_MS;
@@ -445,9 +452,32 @@ find_end(struct job *j)
 		return;
 	if (out > left / OUT_SHARE)
 		out = left / OUT_SHARE;
-	snprintf(j->until, sizeof(j->until), "%lld", (long long)(now_read().wall_s + left - out));
+	/* what a start takes is no part of it, or a task that needs just about all of it would fit into
+	 * no job */
+	int64_t start = (left - out) / START_SHARE;
+	if (start > START_MOST_S)
+		start = START_MOST_S;
+	int64_t now = now_read().wall_s;
+	snprintf(j->until, sizeof(j->until), "%lld", (long long)(now + left - out));
+	snprintf(j->since, sizeof(j->since), "%lld", (long long)now + (long long)start);
 	crew_hand_on(&j->crew, "until", j->until);
+	crew_hand_on(&j->crew, "since", j->since);
 	log_info("%lld s are left, of which agents may use %lld", (long long)left, (long long)(left - out));
+}
+
+/* Those of raserfs. */
+static void
+make_options(struct job *j)
+{
+	const char *local = j->place.local;
+	const char *time = *j->until ? "until=" : "";
+	char tmp[PATH_MAX + 8] = "";
+
+	/* a comma would begin another option: then it finds a directory itself */
+	if (!strchr(local, ','))
+		snprintf(tmp, sizeof(tmp), "tmp=%s%s", local, *time ? "," : "");
+	snprintf(j->options, sizeof(j->options), "%s%s%s%s%s", tmp, time, j->until,
+		 *time ? ",since=" : "", j->since);
 }
 
 static int
@@ -462,6 +492,7 @@ run_job(struct job *j)
 		return 1;
 	find_end(j);
 	crew_hand_on(&j->crew, "workspaces", j->place.local);
+	make_options(j);
 	if (mount_run(j)) {
 		write_use(j);
 		work(j);

@@ -42,11 +42,12 @@ end_of() {
 }
 # An agent that says where it is, and works until it may end.
 # shellcheck disable=SC2016
-patient='echo "$RASER_ATTEMPT $RASER_RESUMED $PPID" >>"$0/starts.$RASER_TASK"; echo "$RASER_ATTEMPT" >>seen
+patient='echo "$RASER_ATTEMPT $RASER_RESUMED $$" >>"$0/starts.$RASER_TASK"; echo "$RASER_ATTEMPT" >>seen
 	while [ ! -e "$0/go.$RASER_TASK" ]; do sleep 0.05; done; cp seen "$RASER_RESULTS/"'
 starts() { wc -l <"$S/starts.$1"; }
 has_starts() { [ "$(starts "$1" 2>/dev/null)" = "$2" ]; }
-agents_of() { pgrep -P "$(pgrep -P "$1" -x raser-guard)"; }
+# last_agent TASK: the process that works on it, or did
+last_agent() { tail -n 1 "$S/starts.$1" | cut -d ' ' -f 3; }
 
 # ---- what it is asked and what it says ----
 
@@ -83,6 +84,20 @@ is "$(find "$RUN/results" -name env -path '*/t*@*' -exec cat {} + | grep -c RASE
 result $? "but no lease without a mount"
 is "$(beats)" 1 "their beats went with them"
 
+# ---- the end of its node's time, and a run that is drained ----
+
+submit_to 1 long '"expected":100000'
+now=$(date +%s)
+"$agentd" --direct --tier low --since $((now - 200000)) --until $((now + 600)) "$RUN" -- true 2>"$S/until.log"
+is "$? $(tail -n 1 "$S/until.log" | cut -d ' ' -f 3-)" \
+	"4 every task that is left takes longer than there is time here; leaving" "no time left for what is left"
+touch "$RUN/drain"
+"$agentd" --direct --tier low "$RUN" -- true 2>"$S/drain.log"
+is "$? $(grep -c "$RUN/drain is there" "$S/drain.log") $("$raser" status "$RUN" | grep ^pending)" "0 1 pending 2" \
+	"nothing is taken of a drained run"
+rm "$RUN/drain"
+"$raser" cancel "$RUN" long1 >/dev/null
+
 # ---- killed ----
 
 submit_to 1 k
@@ -91,23 +106,25 @@ k=$pid
 wait_until 20 exists "$S/starts.k1" || diag "$(cat "$S/k.log")"
 from=$(now_ms)
 kill -KILL "$k"
+wait "$k" 2>/dev/null
 # the daemon of the mount sees that the process is gone; 2 s is a beat
 ok "kill -9: a daemon of this machine gives its task back" wait_until 10 ended k1@1 f:B
 below $(($(now_ms) - from)) $((6000 * tries_slow)) "soon (ms)"
-nobody() { ! pgrep -f "$S/go.k1|$patient" >/dev/null; }
-ok "its agent is gone" wait_until 5 nobody
+ok "its agent is gone" wait_until 5 dead "$(last_agent k1)"
 unmount m
 direct k low sh -c "$patient" "$S"
 k=$pid
 ok "another takes it up" wait_until 10 has_starts k1 2
 # nobody else is there now; who comes in its place sees it at its start
 kill -KILL "$k"
+wait "$k" 2>/dev/null
 from=$(now_ms)
 direct k low sh -c "$patient" "$S"
 k=$pid
 ok "kill -9, and one in its place has the task again" wait_until 10 has_starts k1 3
 below $(($(now_ms) - from)) $((6000 * tries_slow)) "soon (ms)"
 is "$(link_text k1@2.end | cut -d : -f 4-6)" f:B:0 "and nothing is counted"
+is "$(last_agent k1 | grep -c '^[0-9][0-9]*$') $(alive "$(last_agent k1)" && echo lives)" "1 lives" "with an agent"
 touch "$S/go.k1"
 end_of "$k"
 is "$ends" 0 "done"
@@ -141,7 +158,7 @@ wait_until 20 eval 'exists "$S/starts.h1" && exists "$S/starts.h2"'
 wait_until 10 exists "$M/leases/h1@1"
 from=$(now_ms)
 chk unlink "$M/leases/h1@1" >/dev/null
-"$raser" cancel "$M" h2
+"$raser" cancel "$M" h2 >/dev/null
 ok "a lease that is removed on a mount: its agent is stopped, another begins" wait_until 10 has_starts h1 2
 below $(($(now_ms) - from)) $((6000 * tries_slow)) "within a beat and its grace (ms)"
 stopped() { grep -q "task h2@1: the claim is lost" "$S"/h?.log; }
@@ -275,10 +292,13 @@ mount_run m -o supervise || exit
 working='trap "kill \$(jobs -p) 2>/dev/null; exit" TERM
 until "$top/raser-agentd" --quiet "$@" -- sh -c "sleep 0.3" & wait $!; do sleep 0.1; done'
 export top
+workers=()
+# shellcheck disable=SC2016 # at the end; a direct one would live on without its run
+restore+=('kill -TERM "${workers[@]}" 2>/dev/null; wait "${workers[@]}"')
 for where in "--direct --tier low $RUN" "--direct --tier low $RUN" "--direct --tier high $RUN" "--tier low $M"; do
 	# shellcheck disable=SC2086 # words
 	bash -c "$working" _ $where 2>>"$S/agentd.log" &
-	extra_pids+=("$!")
+	workers+=("$!")
 done
 unset RASER_HISTORY # chaos finds it where the daemons have it
 "$raser" chaos "$RUN" --for "$seconds" --seed "$seed" --every 0.3 --no-fill >"$S/chaos" 2>"$S/err"
@@ -287,7 +307,7 @@ is "$status" 0 "chaos on a run with and without mounts: every promise is kept"
 [ "$status" = 0 ] || while read -r line; do diag "$line"; done < <(cat "$S/chaos" "$S/err")
 diag "seed $seed; $(grep -E '^(attempts|daemons|agent|lease|node)' "$S/chaos" | tr -s ' \n' ' ,')"
 like "$(cat "$S/chaos")" "chaos: each of $ntasks tasks was accepted exactly once" "and says so"
-like "$(cat "$S/chaos")" "kill -9   raser-agentd vm|kill -9   raser-agentd [a-z0-9-]+\.[a-z0-9]{12}, process" \
+like "$(cat "$S/chaos")" "kill -9   raser-agentd [a-zA-Z0-9-]+\.[a-z0-9]{12}, process" \
 	"agentds without a mount were killed as daemons"
 like "$(cat "$S/chaos")" "histories [1-9][0-9]*, answers in them [1-9]" "and what they told is in their histories"
 

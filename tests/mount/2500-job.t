@@ -247,7 +247,25 @@ is "$(calls)" "$again$left" "is requeued"
 rm "$S/fail-scontrol"
 like "$(counts)" "^ [0-9]+ fT/0 $" "nothing of all that counts against the task"
 
+# ---- time ----
+
+for mount in auto none; do
+	new_run grace=3 low.memory=0 agent.sandbox=none agent.checkpoint_every=0 || exit
+	printf '{"id":"%s","priority":%s,"expected":%s}\n' long 9 500 short 5 1 late 1 25 | "$raser" submit "$RUN" - >/dev/null
+	echo '[ "$1" != -h ] || { echo 0:40; exit; }' >"$S/fail-squeue"
+	start "late-$mount" "${slurm[@]}" -- --tier low --mount $mount -- sh -c '[ $RASER_TASK != short ] || sleep 7'
+	ended 99 "$mount: a job with too little time for what is left gives up its allocation"
+	is "$(calls)" "$again$left" "... for a fresh one"
+	is "$(cd "$RUN/results" && ls -d long short late 2>/dev/null | xargs)" "long short" \
+		"... having done what did fit, and what would fit into none"
+	is "$(state pending)" 1 "... and nothing else"
+	rm "$S/fail-squeue"
+done
+
 # ---- brakes ----
+
+new_run grace=3 low.memory=0 agent.sandbox=none agent.checkpoint_every=0 || exit
+tasks 1 j | "$raser" submit "$RUN" - >/dev/null
 
 at_work drain
 touch "$RUN/drain"
