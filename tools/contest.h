@@ -41,6 +41,7 @@ struct contest {
 struct arm {
 	const struct contest *c;
 	enum arm_kind kind;
+	int repetition; /* from 1 */
 	char dir[PATH_MAX + 64];
 	char log[PATH_MAX + 80]; /* what its programs say */
 	const char *durations;	 /* a table, NULL: nothing is expected */
@@ -98,7 +99,7 @@ struct harm {
 };
 
 void
-harm_begin(struct harm *h, struct arm *a, unsigned repetition);
+harm_begin(struct harm *h, struct arm *a);
 /* Do what is due. */
 void
 harm_turn(struct harm *h, int64_t now_ms);

@@ -23,11 +23,12 @@ enum { AGAIN_MS = 1000 };
 static const double crash_at = 0.4; /* of the time */
 
 void
-harm_begin(struct harm *h, struct arm *a, unsigned repetition)
+harm_begin(struct harm *h, struct arm *a)
 {
 	/* every arm of a repetition has the same draws */
 	*h = (struct harm){ .arm = a,
-			    .rng = (uint64_t)a->c->o->seed * 1000003U + repetition * 7919U + 88172645U };
+			    .rng = (uint64_t)a->c->o->seed * 1000003U +
+				   (uint64_t)a->repetition * 7919U + 88172645U };
 }
 
 static uint64_t
