@@ -50,7 +50,8 @@ struct queue_access;
 struct queue_ops {
 	/* Read what the run and its raser.ini say of the tier. 0, or an errno and err. */
 	int (*open)(struct queue_access *a, struct run_info *info, struct err *err);
-	/* Take part, before the first claim. 0, or an errno and err. */
+	/* Take part, before the first claim. 0; -EINTR: urgent_fd is readable, ask again; or an errno
+	 * and err, and then nothing else may be asked. */
 	int (*join)(struct queue_access *a, struct err *err);
 	/* The loop turns; waits: for a task. Returns ms until it must turn again, -1 = whenever. */
 	int64_t (*turn)(struct queue_access *a, bool waits);
@@ -88,7 +89,8 @@ struct queue_access {
 	const char *tier;
 	const char *mnt;   /* what agents may be shown; NULL: there is no mount */
 	const char *local; /* node-local directory */
-	int64_t until;	   /* wall seconds: the end of this node's time, which a mount knows; 0 = none */
+	/* wall seconds: the end of this node's time, and when it began, which a mount knows; 0 = none */
+	int64_t until, since;
 	const char *status; /* file that tells of a daemon of our own; NULL = none */
 	int news_fd;	   /* POLLIN: asking for a task again is worth while; -1 = not known */
 	int watch_fd;	   /* heard() */

@@ -47,6 +47,7 @@ struct call {
 
 static struct direct {
 	struct conf conf; /* as it was before joining */
+	const struct queue_access *access;
 	struct queue *q;
 	struct duties *duties;
 	int tier;
@@ -64,7 +65,9 @@ static struct direct {
 	pthread_cond_t more, idle;
 	enum { FREE, ASKED, ANSWERED } state;
 	struct call call;
-	bool stop, gone;
+	bool started, stop, gone;
+	bool opened; /* q is there, or err */
+	struct err err;
 	struct {
 		bool wanted;
 		int64_t serial;
@@ -144,10 +147,16 @@ static void *
 worker(void *arg)
 {
 	struct direct *d = arg;
+	const struct queue_options options = { .join = true, .admit = true, .tmp = d->access->local,
+					       .until = d->access->until, .since = d->access->since };
 	static struct call c; /* it holds a path */
 
+	struct queue *q = queue_open(d->access->path, &options, now_read(), &d->err);
 	pthread_mutex_lock(&d->lock);
-	for (;;) {
+	d->q = q;
+	d->opened = true;
+	ring(d->answer_fd);
+	while (q) {
 		while (d->state != ASKED && !d->closing.wanted && !d->stop)
 			pthread_cond_wait(&d->more, &d->lock);
 		if (d->closing.wanted) {
@@ -424,16 +433,13 @@ watch(int epoll_fd, int fd)
 }
 
 static int
-direct_join(struct queue_access *a, struct err *err)
+start_worker(struct queue_access *a, struct err *err)
 {
 	struct direct *d = &direct;
-	const struct queue_options options = { .join = true, .admit = true, .tmp = a->local,
-					      .until = a->until };
-	const struct duties_hooks hooks = { .ended = on_duty_ended, .arg = d };
 	pthread_condattr_t mono;
 	pthread_t thread;
-	char owner[OWNER_TEXT];
 
+	d->access = a;
 	pthread_condattr_init(&mono);
 	pthread_condattr_setclock(&mono, CLOCK_MONOTONIC);
 	pthread_cond_init(&d->idle, &mono);
@@ -445,20 +451,49 @@ direct_join(struct queue_access *a, struct err *err)
 	if (d->duty_fd < 0 || d->answer_fd < 0 || a->news_fd < 0 || a->watch_fd < 0 ||
 	    watch(a->watch_fd, d->duty_fd) || watch(a->watch_fd, d->answer_fd))
 		return err_set(err, -errno, "no descriptors: %s", strerror(errno));
-	d->q = queue_open(a->path, &options, now_read(), err);
+	int rc = pthread_create(&thread, NULL, worker, d);
+	if (rc)
+		return err_set(err, -rc, "no thread can be started: %s", strerror(rc));
+	/* one that hangs in a dead storage must not keep agentd from leaving */
+	pthread_detach(thread);
+	d->started = true;
+	return 0;
+}
+
+/* The run was opened, or cannot be. */
+static bool
+is_open(struct direct *d)
+{
+	pthread_mutex_lock(&d->lock);
+	bool opened = d->opened;
+	pthread_mutex_unlock(&d->lock);
+	return opened;
+}
+
+static int
+direct_join(struct queue_access *a, struct err *err)
+{
+	struct direct *d = &direct;
+	const struct duties_hooks hooks = { .ended = on_duty_ended, .arg = d };
+	char owner[OWNER_TEXT];
+
+	int rc = d->started ? 0 : start_worker(a, err);
+	if (rc)
+		return rc;
+	while (!is_open(d)) {
+		struct pollfd p[] = { { d->answer_fd, POLLIN, 0 }, { a->urgent_fd, POLLIN, 0 } };
+
+		if (poll(p, 2, -1) > 0 && p[1].revents)
+			return -EINTR;
+	}
 	if (!d->q)
-		return -EIO;
+		return err_set(err, -EIO, "%s", d->err.text);
 	d->began = now_read();
 	d->generation = queue_generation(d->q, d->tier);
 	if (!watch(a->watch_fd, queue_wake_fd(d->q)))
 		d->duties = duties_start(d->q, &hooks);
-	if (!d->duties || pthread_create(&thread, NULL, worker, d)) {
-		if (!d->duties || duties_stop(d->duties, LEAVE_MS))
-			queue_close(d->q, now_read());
+	if (!d->duties)
 		return err_set(err, -EAGAIN, "no threads can be started");
-	}
-	/* one that hangs in a dead storage must not keep agentd from leaving */
-	pthread_detach(thread);
 	queue_owner(d->q, owner);
 	log_info("working on %s itself, as %s", a->path, owner);
 	return 0;

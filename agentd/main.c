@@ -32,6 +32,7 @@ usage(FILE *f)
 	      "  --network          let agents in sandboxes use the network\n"
 	      "  --memory-by HOW    auto, cgroup or poll\n"
 	      "  --until TIME       the end of this node's time, in seconds since the Epoch\n"
+	      "  --since TIME       with --direct and --until: when that time began\n"
 	      "  --check            only say how agents would run here\n"
 	      "  --quiet            say only what is wrong\n\n"
 	      "Exit status: 0 drained, 99 after SIGTERM, 1 the queue is lost, 2 wrong use or no such\n"
@@ -54,8 +55,10 @@ parse_time(const char *text, int64_t *seconds)
 	char *end;
 	long long v = strtoll(text, &end, 10);
 
+	if (end == text || *end || v <= 0 || v >= INT32_MAX * 100LL)
+		return false;
 	*seconds = v;
-	return end > text && !*end && v > 0 && v < INT32_MAX * 100LL;
+	return true;
 }
 
 int
@@ -73,6 +76,7 @@ main(int argc, char **argv)
 		{ "network", no_argument, NULL, 'n' },
 		{ "memory-by", required_argument, NULL, 'm' },
 		{ "until", required_argument, NULL, 'u' },
+		{ "since", required_argument, NULL, 'B' },
 		{ "check", no_argument, NULL, 'c' },
 		{ "quiet", no_argument, NULL, 'q' },
 		{ "help", no_argument, NULL, 'h' },
@@ -87,6 +91,7 @@ main(int argc, char **argv)
 	size_t nbinds = 0;
 	size_t npass = 0;
 	const char *until = NULL;
+	const char *since = NULL;
 	struct super_options o = { .local = getenv("TMPDIR") };
 	int c;
 
@@ -132,6 +137,9 @@ main(int argc, char **argv)
 		case 'u':
 			until = optarg;
 			break;
+		case 'B':
+			since = optarg;
+			break;
 		case 'c':
 			o.check = true;
 			break;
@@ -165,8 +173,9 @@ main(int argc, char **argv)
 			  o.sandbox);
 		return 2;
 	}
-	if (until && !parse_time(until, &o.until)) {
-		log_warnx("--until wants seconds since the Epoch, not %s", until);
+	if ((until && !parse_time(until, &o.until)) || (since && !parse_time(since, &o.since))) {
+		log_warnx("--until and --since want seconds since the Epoch, not %s",
+			  until && !o.until ? until : since);
 		return 2;
 	}
 	if (o.memory_by && !one_of(o.memory_by, hows)) {

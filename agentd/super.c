@@ -587,7 +587,8 @@ super_run(const struct super_options *o)
 	/* if somebody kills the guard, its orphans come to us */
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
 	s.queue = (struct queue_access){ .path = o->path, .tier = o->tier, .local = o->local,
-					 .until = o->until, .status = o->status, .urgent_fd = s.signal_fd };
+					 .until = o->until, .since = o->since, .status = o->status,
+					 .urgent_fd = s.signal_fd };
 	if (o->direct)
 		access_direct(&s.queue);
 	else
@@ -601,7 +602,11 @@ super_run(const struct super_options *o)
 		return puts(text) < 0 || fflush(stdout) ? EXIT_TROUBLE : 0;
 	log_info("%s", text);
 	struct err err = { 0 };
-	if (s.queue.ops->join(&s.queue, &err)) {
+	int rc;
+	while ((rc = s.queue.ops->join(&s.queue, &err)) == -EINTR)
+		if (has_term(&s))
+			return EXIT_PREEMPTED;
+	if (rc) {
 		log_warnx("%s", err.text);
 		return EXIT_TROUBLE;
 	}

@@ -20,7 +20,8 @@ struct super_options {
 	char *const *binds, *const *pass; /* beside those of raser.ini; NULL-terminated */
 	bool network;
 	bool check; /* only say how agents would run here */
-	int64_t until; /* wall seconds: the end of what we may take; 0 = not known */
+	/* wall seconds: the end of this node's time, and with direct when it began; 0 = not known */
+	int64_t until, since;
 };
 
 /* Work until the queue or the run is drained (0), a SIGTERM (99), or the queue is lost for good (1);

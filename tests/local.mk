@@ -112,6 +112,7 @@ mount_tests = \
 	tests/mount/2000-doctor.t \
 	tests/mount/2100-seal.t \
 	tests/mount/2300-fsck.t \
+	tests/mount/2500-job.t \
 	tests/mount/2200-storage.t \
 	tests/mount/2210-idle.t \
 	tests/mount/2400-site.t \
@@ -120,6 +121,8 @@ mount_tests = \
 	tests/mount/2415-until.t \
 	tests/mount/2420-direct.t \
 	tests/mount/2500-makespan.t \
+	tests/mount/2510-durations.t \
+	tests/mount/2520-contest.t \
 	tests/mount/2600-bridges.t \
 	# end of mount tests
 

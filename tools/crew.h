@@ -1,6 +1,6 @@
 /*
- * crew.h - a number of raser-agentd's on one mount, or on a run directory itself: started, and started again after a growing
- * pause. run.c and job.c only.
+ * crew.h - a number of raser-agentd's on one mount, or on a run directory itself: started, and
+ * started again after a growing pause. run.c and job.c only.
  */
 #ifndef RASER_CREW_H
 #define RASER_CREW_H

@@ -38,6 +38,8 @@ enum {
 	START_PATIENCE_MS = 300000, /* with a run directory that cannot be served */
 	REQUEUE_TRIES = 3,
 	OUT_SHARE = 4,
+	START_SHARE = 10,
+	START_MOST_S = 120,
 	EXIT_GIVEN_BACK = 99,
 };
 
@@ -56,7 +58,8 @@ struct job {
 	int signal_fd;
 	enum mount_wanted { WANT_AUTO, WANT_PRIVATE, WANT_VISIBLE, WANT_NONE } wanted;
 	bool mounted;
-	char until[24]; /* wall seconds, for raser-agentd; "" = not known */
+	char until[24], since[24]; /* our time in wall seconds, for raser-agentd; "" = not known */
+	char options[PATH_MAX + 100]; /* for raserfs */
 	int64_t began, next_use, next_budget;
 
 	enum why why;
@@ -278,34 +281,54 @@ work(struct job *j)
 
 /* ---- the mount ---- */
 
-/* One try. */
-static bool
-mount_once(struct job *j)
+/* Choose how to mount, or not to: what works here, if it is left to us. Says why not. */
+static enum mount_wanted
+choose_mount(const struct job *j)
 {
 	struct err err = { 0 };
-	struct mounting_spec spec = { .dir = j->place.point, .always = true, .log_fd = -1 };
-	bool visible = j->wanted == WANT_VISIBLE;
+	char path[PATH_MAX];
 
-	if (!visible && mounting_try(j->place.local, &err)) {
-		if (j->wanted == WANT_PRIVATE) {
-			log_warnx("no private mount can be had here: %s", err.text);
-			return false;
-		}
-		log_info("no private mount can be had here (%s), so it is a visible one", err.text);
-		visible = true;
-	}
-	spec.how = visible ? MOUNTING_VISIBLE : MOUNTING_PRIVATE;
-	return mounting_start(&j->mounting, &j->target, &spec);
+	if (j->wanted != WANT_AUTO)
+		return j->wanted;
+	if (!mounting_try(j->place.local, &err))
+		return WANT_PRIVATE;
+	log_info("no private mount can be had here: %s", err.text);
+	if (mounting_fusermount(path, &err))
+		return WANT_VISIBLE;
+	log_info("nor any other: %s", err.text);
+	return WANT_NONE;
 }
 
 static bool
+without_mount(struct job *j)
+{
+	log_info("working on %s without a mount", j->target.run);
+	j->crew.mount = NULL;
+	j->crew.direct = j->target.run;
+	return true;
+}
+
+/* Be served, with a mount or without; or false. */
+static bool
 mount_run(struct job *j)
 {
+	const enum mount_wanted how = choose_mount(j);
+	const struct mounting_spec spec = { .dir = j->place.point, .always = true, .log_fd = -1,
+					    .options = *j->options ? j->options : NULL,
+					    .how = how == WANT_VISIBLE ? MOUNTING_VISIBLE :
+									 MOUNTING_PRIVATE };
 	int64_t until = now_ms() + START_PATIENCE_MS;
 	int64_t pause = START_FIRST_MS;
 
-	while (!mount_once(j)) {
-		if (j->mounting.stopped || now_ms() + pause > until)
+	if (how == WANT_NONE)
+		return without_mount(j);
+	j->crew.mount = j->place.point;
+	while (!mounting_start(&j->mounting, &j->target, &spec)) {
+		if (j->mounting.stopped)
+			return false;
+		if (how == WANT_VISIBLE && j->wanted == WANT_AUTO)
+			return without_mount(j);
+		if (now_ms() + pause > until)
 			return false;
 		log_warnx("trying again in %lld s", (long long)pause / 1000);
 		for (int64_t at = now_ms() + pause; now_ms() < at && j->why == WHY_NOT;)
@@ -422,9 +445,32 @@ find_end(struct job *j)
 		return;
 	if (out > left / OUT_SHARE)
 		out = left / OUT_SHARE;
-	snprintf(j->until, sizeof(j->until), "%lld", (long long)(now_read().wall_s + left - out));
+	/* what a start takes is no part of it, or a task that needs just about all of it would fit into
+	 * no job */
+	int64_t start = (left - out) / START_SHARE;
+	if (start > START_MOST_S)
+		start = START_MOST_S;
+	int64_t now = now_read().wall_s;
+	snprintf(j->until, sizeof(j->until), "%lld", (long long)(now + left - out));
+	snprintf(j->since, sizeof(j->since), "%lld", (long long)now + (long long)start);
 	crew_hand_on(&j->crew, "until", j->until);
+	crew_hand_on(&j->crew, "since", j->since);
 	log_info("%lld s are left, of which agents may use %lld", (long long)left, (long long)(left - out));
+}
+
+/* Those of raserfs. */
+static void
+make_options(struct job *j)
+{
+	const char *local = j->place.local;
+	const char *time = *j->until ? "until=" : "";
+	char tmp[PATH_MAX + 8] = "";
+
+	/* a comma would begin another option: then it finds a directory itself */
+	if (!strchr(local, ','))
+		snprintf(tmp, sizeof(tmp), "tmp=%s%s", local, *time ? "," : "");
+	snprintf(j->options, sizeof(j->options), "%s%s%s%s%s", tmp, time, j->until,
+		 *time ? ",since=" : "", j->since);
 }
 
 static int
@@ -433,15 +479,13 @@ run_job(struct job *j)
 	log_info("%s%s%s%s%s, restart %d: agent of tier %s on %s", j->self.inside ? "job " : "no job",
 		 j->self.job, *j->self.job ? " (" : "", j->self.id, *j->self.job ? ")" : "",
 		 j->self.restarts, j->agent.tier, j->self.node[0] ? j->self.node : "this machine");
-	if (j->wanted == WANT_NONE)
-		return complain(AGENTD_UNFIT, "an agent without a mount is not possible yet");
 	if (!check_brakes(j, true))
 		return 0;
 	if (!place_make(&j->place, j->target.run, j->conf.slurm.local, j->self.id, j->self.restarts))
 		return 1;
 	find_end(j);
 	crew_hand_on(&j->crew, "workspaces", j->place.local);
-	j->crew.mount = j->place.point;
+	make_options(j);
 	if (mount_run(j)) {
 		write_use(j);
 		work(j);

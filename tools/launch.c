@@ -7,17 +7,14 @@
 
 #include "launch.h"
 
-#include "brakes.h"
-#include "members.h"
 #include "mounting.h"
 #include "plugin.h"
 #include "program.h"
 #include "slurm.h"
-#include "slurmcheck.h"
-#include "storage.h"
 
 #include <errno.h>
 #include <getopt.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -27,7 +24,6 @@
 enum {
 	AGENTS_MAX = 100000, /* of one tier; Slurm has a limit of its own */
 	SBATCH_LIMIT_MS = 120000,
-	LATE_S = 60, /* Slurm's look at time limits may be that early */
 };
 
 extern char **environ;
@@ -109,161 +105,6 @@ parse_then(struct launch *l, const char *program)
 	       complain(EXIT_USAGE, "--then-nodes %s: write a number", l->then_nodes) == 0;
 }
 
-/* What would make a script something else than what we take it for. */
-static bool
-check_options(const struct launch *l)
-{
-	static const struct {
-		const char *option, *instead;
-	} ours[] = {
-		{ "--array", "--agents says how many" },
-		{ "-a", "--agents says how many" },
-		{ "--wrap", "--command names what agents run" },
-		{ "--wait", "raser status --drained RUN tells when it has ended" },
-		{ "-W", "raser status --drained RUN tells when it has ended" },
-		{ "--test-only", "--dry-run shows what would be submitted" },
-		{ "--dependency", "it would be set for --then" },
-	};
-
-	for (char *const *w = l->sbatch; *w; w++)
-		for (size_t i = 0; i < sizeof(ours) / sizeof(ours[0]); i++) {
-			size_t len = strcspn(*w, "=");
-
-			if (len == strlen(ours[i].option) && !strncmp(*w, ours[i].option, len) &&
-			    (l->then || strcmp(ours[i].option, "--dependency") != 0))
-				return complain(EXIT_USAGE, "%s is not for here: %s", *w,
-						ours[i].instead) == 0;
-		}
-	return true;
-}
-
-/* Seconds of sbatch's --time: M, M:S, H:M:S, D-H, D-H:M, D-H:M:S. -1: anything else, or no limit. */
-static int64_t
-time_limit(const char *text)
-{
-	static const long short_form[] = { 60, 1 };
-	static const long clock_form[] = { 3600, 60, 1 };
-	char *end;
-	int64_t sum = 0;
-	long v = strtol(text, &end, 10);
-	bool days = end != text && *end == '-';
-	int n = 0;
-	long fields[3];
-
-	if (days) {
-		sum = (int64_t)v * 86400;
-		text = end + 1;
-		v = strtol(text, &end, 10);
-	}
-	for (;;) {
-		if (end == text || v < 0 || n == 3)
-			return -1;
-		fields[n++] = v;
-		if (*end != ':')
-			break;
-		text = end + 1;
-		v = strtol(text, &end, 10);
-	}
-	const long *units = days || n == 3 ? clock_form : short_form;
-	for (int i = 0; i < n; i++)
-		sum += (int64_t)fields[i] * units[i];
-	return *end ? -1 : sum;
-}
-
-/* ---- would it do? ---- */
-
-static bool
-check_time(const struct launch *l)
-{
-	const char *text = l->time ? l->time : l->conf.slurm.time;
-	int64_t limit = time_limit(text);
-	int64_t before = l->conf.slurm.signal_before;
-
-	if (limit >= 0 && before && limit <= before)
-		return complain(EXIT_USAGE,
-				"a time limit of %s leaves nothing: agents are told to save %lld s before its "
-				"end; set a longer one, or signal_before in section [slurm] of raser.ini",
-				text, (long long)before) == 0;
-	if (limit >= 0 && before && limit <= before + LATE_S)
-		complain(0, "a time limit of %s leaves little: agents are told to save %lld s before its end, "
-			 "or up to %d s earlier", text, (long long)before, LATE_S);
-	return true;
-}
-
-/* Is there anything to do, and may it be done? */
-static bool
-check_run(const struct launch *l)
-{
-	char why[200];
-	struct brakes b;
-	struct queue_stats s;
-
-	brakes_read(&b, l->target.run);
-	enum brake brake = brakes_check(&b, &l->conf.limits, (int64_t)time(NULL), -1, why, sizeof(why));
-	if (brake)
-		return complain(1, "agents would leave at once: %s%s", why,
-				brake == BRAKE_DRAIN ? "; remove it first" : "") == 0;
-	struct queue *q = target_queue(&l->target, false);
-	if (!q)
-		return false;
-	int64_t rc = queue_refresh(q, now_read(), 0, 0);
-	queue_stats(q, &s);
-	queue_close(q, now_read());
-	if (rc < 0)
-		return complain(1, "%s: %s", l->target.run, strerror((int)-rc)) == 0;
-	if (s.count[TASK_PENDING] + s.count[TASK_CLAIMED] + s.count[TASK_UNREAD] == 0)
-		return complain(1, "there is nothing to do in %s, and agents would leave at once; submit tasks "
-				"first", l->target.run) == 0;
-	return true;
-}
-
-/* Other nodes may not see what lies on a disk of this one. */
-static void
-warn_of_storage(const struct launch *l)
-{
-	struct storage s;
-	struct disk disk;
-
-	if (disk_open(&disk, l->target.run, NULL))
-		return;
-	storage_look(&disk, &s);
-	disk_close(&disk);
-	if (s.kind == STORAGE_LOCAL || s.kind == STORAGE_MEMORY || s.kind == STORAGE_OVERLAY)
-		complain(0, "%s lies on %s, which only this machine sees: agents on other nodes would not find "
-			 "it", l->target.run, s.type);
-}
-
-/* Slurm's own habits, where they are a worry. */
-static void
-warn_of_slurm(const struct launch *l)
-{
-	static struct findings f;
-
-	slurm_check(l->conf.grace_ms, &f);
-	for (size_t i = 0; i < f.n; i++)
-		if (f.all[i].level >= FINDING_WARNING)
-			complain(0, "%s: %s%s%s", f.all[i].topic, f.all[i].found, *f.all[i].advice ? "; " : "",
-				 f.all[i].advice);
-}
-
-/* More agents on a run that has some are asked for by --more. Fills `list` with the jobs that live, to
- * wait for. */
-static bool
-check_live(const struct launch *l, char list[JOB_LIST])
-{
-	static char text[400];
-	int n = members_live(l->target.run, list, JOB_LIST, text, sizeof(text));
-
-	if (n < 0)
-		return complain(1, "whether agents of this run live already is not known: %s", text) == 0;
-	if (n && !l->more)
-		return complain(1, "this run has agents already, of %s %s (raser status shows them); --more adds "
-				"to them", n == 1 ? "array" : "arrays", list) == 0;
-	if (!n && l->more)
-		complain(0, "no agent of this run lives; these are the first");
-	return true;
-}
-
 /* ---- submitting ---- */
 
 /* sbatch takes options from the environment that would stand above those of the script, and hands on
@@ -314,10 +155,23 @@ parse_job(const char *text, char job[JOB_ID])
 	return false;
 }
 
+static void
+print_submitted(const struct launch *l, const struct launched *one)
+{
+	if (*one->tier)
+		printf("array %s: %ld %s of tier %s, slurm/%s\n", one->job, one->agents,
+		       one->agents == 1 ? "agent" : "agents", one->tier, one->script);
+	else
+		printf("job %s: %s%s%s, when they have ended and the run is drained, slurm/%s\n",
+		       one->job, l->then, l->then_nodes ? " on nodes: " : "",
+		       l->then_nodes ? l->then_nodes : "", one->script);
+	fflush(stdout);
+}
+
 /* Submit a script and record it. False after a message; then the script is gone, unless Slurm may have
  * it. */
 static bool
-submit(const struct launch *l, struct launched *one, const char *text)
+submit_now(const struct launch *l, struct launched *one, const char *text)
 {
 	static char said[SLURM_TEXT];
 	char path[PATH_MAX];
@@ -334,7 +188,8 @@ submit(const struct launch *l, struct launched *one, const char *text)
 		unlink(path);
 		*strrchr(path, '/') = '\0';
 		rmdir(path); /* unless there is something in it */
-		return complain(1, "sbatch has not taken the agents of tier %s: %s", one->tier,
+		return complain(1, "sbatch has not taken %s%s: %s",
+				*one->tier ? "the agents of tier " : l->then, one->tier,
 				*said ? said : "it says nothing") == 0;
 	}
 	one->at = (int64_t)time(NULL);
@@ -343,6 +198,25 @@ submit(const struct launch *l, struct launched *one, const char *text)
 		complain(0, "job %s is submitted, but %s/slurm/%s.json cannot be written (%s): raser status "
 			 "will not show it", one->job, l->target.run, one->job, strerror(-rc));
 	return true;
+}
+
+/* The same; a Ctrl-C waits until what Slurm has taken is written down. */
+static bool
+submit(const struct launch *l, struct launched *one, const char *text)
+{
+	static const int signals[] = { SIGINT, SIGTERM, SIGHUP };
+	sigset_t set;
+	sigset_t before;
+
+	sigemptyset(&set);
+	for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++)
+		sigaddset(&set, signals[i]);
+	sigprocmask(SIG_BLOCK, &set, &before);
+	bool good = submit_now(l, one, text);
+	if (good)
+		print_submitted(l, one);
+	sigprocmask(SIG_SETMASK, &before, NULL);
+	return good;
 }
 
 /* Append to a list of jobs. */
@@ -394,9 +268,6 @@ launch_lane(const struct launch *l, const struct lane *lane, char list[JOB_LIST]
 	if (!good)
 		return false;
 	list_add(list, one.job);
-	printf("array %s: %ld %s of tier %s, slurm/%s\n", one.job, lane->agents,
-	       lane->agents == 1 ? "agent" : "agents", lane->tier->name, one.script);
-	fflush(stdout);
 	return true;
 }
 
@@ -414,8 +285,6 @@ launch_then(const struct launch *l, const char *after, char list[JOB_LIST])
 	if (!good)
 		return false;
 	list_add(list, one.job);
-	printf("job %s: %s%s%s, when they have ended and the run is drained, slurm/%s\n", one.job, l->then,
-	       l->then_nodes ? " on nodes: " : "", l->then_nodes ? l->then_nodes : "", one.script);
 	return true;
 }
 
@@ -426,9 +295,8 @@ launch_all(const struct launch *l)
 	char after[JOB_LIST] = ""; /* what --then waits for: these, and those that live already */
 	bool good = true;
 
-	if (!check_live(l, after))
+	if (!launch_check_live(l, after))
 		return 1;
-	warn_of_slurm(l);
 	clean_environment(l);
 	for (int i = 0; good && i < l->nlanes; i++)
 		good = launch_lane(l, &l->lanes[i], list);
@@ -493,7 +361,8 @@ launch(struct launch *l, const char *agents, const char *command, const char *th
 	if (conf_load(&l->conf, l->target.run, &err))
 		return complain(1, "%s", err.text);
 	if (!parse_lanes(l, agents) || (command && !parse_command(l, command)) ||
-	    (then && !parse_then(l, then)) || !check_options(l) || !check_time(l))
+	    (then && !parse_then(l, then)) || !launch_check_options(l) ||
+	    !launch_check_time(l))
 		return EXIT_USAGE;
 	if (!l->then && l->then_nodes)
 		return complain(EXIT_USAGE, "--then-nodes is for --then");
@@ -506,9 +375,8 @@ launch(struct launch *l, const char *agents, const char *command, const char *th
 		return show_all(l);
 	if (program_find("sbatch", sbatch))
 		return complain(1, "sbatch is not in PATH: jobs cannot be submitted from here");
-	if (!check_run(l))
+	if (!launch_check_run(l))
 		return 1;
-	warn_of_storage(l);
 	return launch_all(l);
 }
 

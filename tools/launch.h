@@ -37,6 +37,25 @@ struct launch {
 	bool dry, more;
 };
 
+/* ---- launchcheck.c: false after a message, or it is only a warning ---- */
+
+/* Options of the user that would make a script something else than what we take it for. */
+bool
+launch_check_options(const struct launch *l);
+
+/* Is the time limit longer than what agents are told to save before? */
+bool
+launch_check_time(const struct launch *l);
+
+/* Is there anything to do, and may it be done? Do other nodes see it, and what will Slurm do? */
+bool
+launch_check_run(const struct launch *l);
+
+/* More agents on a run that has some are asked for by --more. list: becomes the jobs that live, to wait
+ * for. Asks squeue. */
+bool
+launch_check_live(const struct launch *l, char list[JOB_LIST]);
+
 /* ---- launchscript.c ---- */
 
 /* The script of an array. The caller frees it; NULL and a sentence in err. Pure. */

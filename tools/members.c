@@ -9,24 +9,15 @@
 #include "disk.h"
 #include "launch.h"
 #include "node.h"
-#include "slurm.h"
+#include "program.h"
+#include "squeue.h"
 
-#include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <time.h>
-#include <unistd.h>
 
-enum {
-	SAID_SIZE = 4 << 20, /* some ten thousand tasks */
-	ASK_LIMIT_MS = 30000,
-	AHEAD_MINUTES = 60, /* no clock is that wrong; a name further ahead is nobody's */
-	PATH_ROOM = PATH_MAX + 64,
-	REASON = 64,
-};
+enum { REASON = 64 };
 
 /* What can be said of an array task. */
 enum kind { GONE, LIVE, SILENT, WAITS, HELD, STOPPED, ENDS, KINDS };
@@ -125,6 +116,12 @@ member_of(struct members *m, const char *line)
 	return NULL;
 }
 
+static bool
+is_ours(void *arg, const char *line)
+{
+	return member_of(arg, line) != NULL;
+}
+
 static void
 take_line(struct members *m, char *line)
 {
@@ -172,15 +169,14 @@ on_beat(void *arg, const char *name)
 	} *a = arg;
 	char path[DISK_PATH];
 	char text[NODE_TEXT];
-	char job[JOB_ID * 2];
+	struct node_info info;
 
 	snprintf(path, sizeof(path), "nodes/%s", name);
 	int n = disk_read(a->disk, path, text, sizeof(text) - 1);
 	if (n > 0) {
 		text[n] = '\0';
-		const char *line = strstr(text, "\njob ");
-		if (line && sscanf(line, " job %63s", job) == 1)
-			take_beat(a->m, job);
+		if (node_parse(text, &info) && *info.job)
+			take_beat(a->m, info.job);
 	}
 	return 0;
 }
@@ -198,178 +194,6 @@ take_beats(struct members *m, const char *run)
 		return;
 	(void)disk_list(&disk, "nodes", on_beat, &arg);
 	disk_close(&disk);
-}
-
-/* ---- asking, and what was said last ---- */
-
-/* What is in RUN/slurm of what squeue said: "at SECONDS", and lines; or "failed SECONDS", and why. */
-struct said {
-	int64_t newest; /* the highest minute that has a name; -1 = none */
-	int64_t minute; /* of text; -1 = there is none */
-	bool good;
-	int64_t at;
-	char *text; /* behind the first line; static */
-};
-
-static bool
-minute_of(const char *name, int64_t *minute)
-{
-	char *end;
-
-	if (strncmp(name, "squeue.", 7) != 0)
-		return false;
-	*minute = strtoll(name + 7, &end, 10);
-	return end != name + 7 && !*end;
-}
-
-static void
-said_path(const char *run, int64_t minute, char path[PATH_ROOM])
-{
-	snprintf(path, PATH_ROOM, "%s/slurm/squeue.%lld", run, (long long)minute);
-}
-
-/* Read the answer of a minute into a buffer; false when it has not come. */
-static bool
-said_load(const char *run, int64_t minute, struct said *s, char *buf, size_t size)
-{
-	char path[PATH_ROOM];
-
-	said_path(run, minute, path);
-	FILE *f = fopen(path, "re");
-	size_t n = f ? fread(buf, 1, size - 1, f) : 0;
-	if (f)
-		fclose(f);
-	buf[n] = '\0';
-	char *end = strchr(buf, '\n');
-	char *at = strchr(buf, ' ');
-	if (!end || !at || at > end)
-		return false;
-	s->good = !strncmp(buf, "at ", 3);
-	s->at = strtoll(at + 1, NULL, 10);
-	s->minute = minute;
-	s->text = end + 1;
-	return true;
-}
-
-/* Find the newest answer below a minute, a good one if asked for. */
-static void
-said_find(const char *run, int64_t below, bool good, struct said *s, char *buf, size_t size)
-{
-	char path[PATH_ROOM];
-	int64_t tried = below;
-
-	*s = (struct said){ .newest = -1, .minute = -1 };
-	snprintf(path, sizeof(path), "%s/slurm", run);
-	for (;;) {
-		DIR *dir = opendir(path);
-		const struct dirent *e;
-		int64_t best = -1;
-		int64_t minute;
-
-		while (dir && (e = readdir(dir)))
-			if (minute_of(e->d_name, &minute) && minute < below) {
-				s->newest = minute > s->newest ? minute : s->newest;
-				if (minute < tried && minute > best)
-					best = minute;
-			}
-		if (dir)
-			closedir(dir);
-		if (best < 0 || (said_load(run, best, s, buf, size) && (s->good || !good)))
-			break;
-		tried = best;
-		s->minute = -1;
-	}
-}
-
-/* What was said before is of no more use. */
-static void
-forget_before(const char *run, int64_t minute)
-{
-	char path[PATH_ROOM];
-	const struct dirent *e;
-	int64_t other;
-
-	snprintf(path, sizeof(path), "%s/slurm", run);
-	DIR *dir = opendir(path);
-	while (dir && (e = readdir(dir)))
-		if (minute_of(e->d_name, &other) &&
-		    (other < minute || other > minute + AHEAD_MINUTES))
-			unlinkat(dirfd(dir), e->d_name, 0);
-	if (dir)
-		closedir(dir);
-}
-
-/* One call of squeue. 0 and what it says of the records, or -1 and why. */
-static int
-ask(struct members *m, char *text, size_t size)
-{
-	char uid[24];
-	char *const argv[] = { "squeue", "-h", "-r", "-u", uid, "-o", "%F|%K|%T|%r", NULL };
-
-	snprintf(uid, sizeof(uid), "%lu", (unsigned long)getuid());
-	int status = slurm_run(argv, ASK_LIMIT_MS, text, size);
-	if (status) {
-		if (status == -ETIMEDOUT)
-			snprintf(text, size, "squeue does not answer");
-		else if (!*text)
-			snprintf(text, size, "squeue ended with status %d", status);
-		text[strcspn(text, "\n")] = '\0';
-		return -1;
-	}
-	/* what is of other jobs is left out */
-	char *to = text;
-	for (char *p = text; *p;) {
-		size_t len = strcspn(p, "\n");
-		size_t whole = len + (p[len] == '\n');
-
-		if (member_of(m, p)) {
-			memmove(to, p, whole);
-			to += whole;
-		}
-		p += whole;
-	}
-	*to = '\0';
-	return 0;
-}
-
-/* Write what was said under the name of its minute, whole. */
-static void
-said_write(const char *run, int64_t minute, bool good, const char *text)
-{
-	char draft[PATH_ROOM];
-	char path[PATH_ROOM];
-
-	snprintf(draft, sizeof(draft), "%s/slurm/.squeue.%ld", run, (long)getpid());
-	said_path(run, minute, path);
-	FILE *f = fopen(draft, "we");
-	if (!f)
-		return;
-	fprintf(f, "%s %lld\n%s", good ? "at" : "failed", (long long)time(NULL), text);
-	bool whole = fclose(f) == 0 && rename(draft, path) == 0;
-	if (!whole)
-		unlink(draft);
-	else if (good)
-		forget_before(run, minute);
-}
-
-/* Ask unless somebody has in this minute. */
-static void
-said_renew(const char *run, struct members *m, char *buf, size_t size)
-{
-	int64_t minute = (int64_t)time(NULL) / 60;
-	char path[PATH_ROOM];
-	struct said s;
-
-	said_find(run, minute + AHEAD_MINUTES, false, &s, buf, size);
-	if (s.newest >= minute)
-		return;
-	said_path(run, minute, path);
-	int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-	if (fd < 0)
-		return; /* somebody else does, or may not write here */
-	close(fd);
-	bool good = ask(m, buf, size) == 0;
-	said_write(run, minute, good, buf);
 }
 
 /* ---- showing ---- */
@@ -452,7 +276,7 @@ print_member(const struct member *one, FILE *out)
 static char *
 said_buffer(void)
 {
-	char *buf = malloc(SAID_SIZE);
+	char *buf = malloc(SQUEUE_SIZE);
 
 	if (!buf)
 		complain(1, "out of memory");
@@ -474,13 +298,17 @@ print_all(struct members *m, const char *run, FILE *out, char *buf)
 {
 	char when[32];
 	struct said s;
+	char squeue[PATH_MAX];
 	const char *gone = "gone:";
 
-	said_renew(run, m, buf, SAID_SIZE);
-	said_find(run, INT64_MAX, false, &s, buf, SAID_SIZE);
+	if (program_find("squeue", squeue))
+		fprintf(out, "slurm cannot be asked from here: squeue is not in PATH\n");
+	else
+		squeue_renew(run, is_ours, m, buf, SQUEUE_SIZE);
+	squeue_find(run, INT64_MAX, false, &s, buf, SQUEUE_SIZE);
 	if (s.minute >= 0 && !s.good) {
 		fprintf(out, "slurm at %s: %s\n", stamp(s.at, when), s.text);
-		said_find(run, s.minute, true, &s, buf, SAID_SIZE);
+		squeue_find(run, s.minute, true, &s, buf, SQUEUE_SIZE);
 	}
 	if (s.minute < 0) {
 		fprintf(out, "slurm has not said yet which agents live\n");
@@ -531,11 +359,11 @@ members_live(const char *run, char *list, size_t size, char *why, size_t why_siz
 		return -1;
 	}
 	char *buf = m.n ? said_buffer() : NULL;
-	if (m.n && (!buf || ask(&m, buf, SAID_SIZE))) {
+	if (m.n && (!buf || squeue_ask(run, is_ours, &m, buf, SQUEUE_SIZE))) {
 		snprintf(why, why_size, "%.*s", (int)why_size - 1, buf ? buf : "out of memory");
 		live = -1;
 	} else if (m.n) {
-		said_write(run, (int64_t)time(NULL) / 60, true, buf);
+		squeue_write(run, (int64_t)time(NULL) / 60, true, buf);
 		take_text(&m, buf);
 	}
 	for (int i = 0; live >= 0 && i < m.n; i++) {

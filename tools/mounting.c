@@ -135,22 +135,26 @@ mounting_try(const char *dir, struct err *why)
 	return code ? err_set(why, -(code & 63), "%s: %s", steps[code / 64], strerror(code & 63)) : 0;
 }
 
-/* fusermount3 is there, and may do what its owner may. */
-static bool
-has_fusermount(struct err *why)
+bool
+mounting_fusermount(char path[PATH_MAX], struct err *why)
 {
-	char program[PATH_MAX];
 	struct stat st;
-	size_t n = strlen(why->text);
 
-	if (geteuid() == 0)
-		return false; /* it would do what we have tried */
-	if (program_find("fusermount3", program) || stat(program, &st) < 0)
-		snprintf(why->text + n, sizeof(why->text) - n, "; there is no fusermount3");
-	else if (!(st.st_mode & S_ISUID) || prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) > 0)
-		snprintf(why->text + n, sizeof(why->text) - n, "; %s may not mount", program);
-	else
+	path[0] = '\0';
+	int fd = open("/dev/fuse", O_RDWR | O_CLOEXEC);
+	if (fd < 0) {
+		err_set(why, -errno, "/dev/fuse: %s", strerror(errno));
+		return false;
+	}
+	close(fd);
+	if (program_find("fusermount3", path) || stat(path, &st) < 0) {
+		path[0] = '\0';
+		err_set(why, -ENOENT, "there is no fusermount3 in PATH");
+		return false;
+	}
+	if (st.st_mode & S_ISUID && st.st_uid == 0 && prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) <= 0)
 		return true;
+	err_set(why, -EPERM, "%s may not mount for users", path);
 	return false;
 }
 
@@ -158,21 +162,18 @@ bool
 mounting_possible(struct err *why)
 {
 	const char *tmp = getenv("TMPDIR");
+	char path[PATH_MAX];
+	struct err visible;
 
-	int fd = open("/dev/fuse", O_RDWR | O_CLOEXEC);
-	if (fd < 0) {
-		err_set(why, -errno, "/dev/fuse: %s", strerror(errno));
-		return false;
-	}
-	close(fd);
-	return !mounting_try(tmp && *tmp ? tmp : "/tmp", why) || has_fusermount(why);
+	return !mounting_try(tmp && *tmp ? tmp : "/tmp", why) ||
+	       mounting_fusermount(path, geteuid() ? why : &visible);
 }
 
 static pid_t
 start_daemon(const struct mounting *m, const struct target *t)
 {
 	char program[PATH_MAX];
-	char options[512];
+	char options[PATH_MAX + 128];
 	pid_t parent = getpid();
 
 	sibling("raserfs", program);

@@ -53,9 +53,13 @@ add_daemon(json_t *all, const json_t *one)
 
 	for (i = 0; i < sizeof(summed) / sizeof(summed[0]); i++)
 		add_number(all, summed[i], json_object_get(one, summed[i]));
-	for (i = 0; i < sizeof(summed_objects) / sizeof(summed_objects[0]); i++)
-		json_object_foreach(json_object_get(one, summed_objects[i]), key, v)
-			add_number(json_object_get(all, summed_objects[i]), key, v);
+	for (i = 0; i < sizeof(summed_objects) / sizeof(summed_objects[0]); i++) {
+		json_t *counts = json_object_get(all, summed_objects[i]);
+
+		json_object_foreach(json_object_get(one, summed_objects[i]), key, v) {
+			add_number(counts, key, v);
+		}
+	}
 	if (json_number_value(most) > json_number_value(json_object_get(all, "redo_max_seconds")))
 		json_object_set_new(all, "redo_max_seconds", json_real(json_number_value(most)));
 	if (lives && json_is_true(json_object_get(one, "paused")))

@@ -367,6 +367,8 @@ write_node(struct mount *m, int64_t id, FILE *f)
 		fprintf(f, "owner %s\nhost %s\npid %ld\nversion %s\nagents %s\nbeat %s\n",
 			lines[i].owner, lines[i].info.host, lines[i].info.pid,
 			lines[i].info.version, lines[i].info.agents, when);
+		if (lines[i].info.job[0])
+			fprintf(f, "job %s\nrestarts %d\n", lines[i].info.job, lines[i].info.restarts);
 	}
 }
 

@@ -20,8 +20,8 @@ deadline_open(struct queue *q, int64_t until, int64_t since)
 	int64_t left_ms = (until - q->now.wall_s) * 1000;
 	q->until = until;
 	q->until_boot = q->now.boot_ms + left_ms;
-	/* a span shorter than what is left would be somebody's mistake */
-	q->span = until - (since && since < q->now.wall_s ? since : q->now.wall_s);
+	/* it may begin a little later than now; one that begins behind its end is somebody's mistake */
+	q->span = until - (since && since < until ? since : q->now.wall_s);
 	deadline_pass(q, q->now);
 }
 
@@ -46,6 +46,8 @@ deadline_pass(struct queue *q, struct now now)
 	int64_t left = q->until_boot - now.boot_ms;
 	/* a task of unknown duration, 0, fits until the last moment */
 	q->longest = left <= 0 ? -1 : left / 1000;
+	if (q->longest > q->span) /* everything fits */
+		q->longest = q->span;
 	int64_t next = index_limit(q->index, q->longest, q->span);
 	q->shrinks_at = q->longest < 0 ? INT64_MAX :
 		       next > 0	       ? q->until_boot - next * 1000 + 1 :

@@ -103,6 +103,8 @@ apply_fold(struct queue *q, int64_t serial, unsigned link, bool is_end, const st
 	/* each observer counts its own time */
 	if (f->state == TASK_PENDING && f->reason == WHY_NOT_ITS_FAULT)
 		wait_add(q, &t, q->conf.retry_delay_ms, true, q->now);
+	else
+		breaker_elsewhere(q, &t, f->owner, q->now);
 	return true;
 }
 

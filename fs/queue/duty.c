@@ -385,9 +385,9 @@ collect_standing(struct queue *q, struct standings *s, char self[OWNER_TEXT])
 	pthread_mutex_unlock(&q->lock);
 }
 
-/* Sum the agents that a beat tells of, and mark their tiers. [under lock] */
+/* Sum the agents that a beat tells of, and mark their tiers when they are on another node. [under lock] */
 static void
-count_agents(struct queue *q, const char *agents)
+count_agents(struct queue *q, const char *agents, bool elsewhere)
 {
 	char tier[TIER_NAME];
 	int n;
@@ -396,7 +396,7 @@ count_agents(struct queue *q, const char *agents)
 	while (sscanf(agents, " %31[^= ]=%d%n", tier, &n, &used) == 2) {
 		int i = conf_tier(&q->conf, tier);
 
-		if (i >= 0)
+		if (i >= 0 && elsewhere)
 			q->peers[i] = 1;
 		q->living_agents += n;
 		agents += used;
@@ -432,7 +432,7 @@ publish_nodes(struct queue *q, const char *self)
 			continue;
 		}
 		q->living++;
-		count_agents(q, o->info.agents);
+		count_agents(q, o->info.agents, strcmp(o->info.host, q->self.info.host) != 0);
 	}
 	if (!sealer)
 		seal_nobody(q, q->watch.last_round);

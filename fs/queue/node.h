@@ -13,6 +13,7 @@
 #define RASER_NODE_H
 
 #include "chain.h"
+#include "host.h"
 
 enum { NODE_TEXT = 1024, NODE_NOTE = 160, UUID_TEXT = 33 };
 
@@ -27,6 +28,8 @@ struct node {
 	struct disk *disk;
 	enum owner_kind kind;
 	char owner[OWNER_TEXT];
+	char host[HOST_TEXT], job[JOB_TEXT]; /* as they were when it joined */
+	int restarts;
 	int64_t second; /* the last time written, in whole seconds */
 	int64_t wall;	/* the clock at the last beat */
 	char text[NODE_TEXT];
@@ -36,13 +39,15 @@ struct node {
 /* What the text of a beat says; fields that it lacks are empty or 0. */
 struct node_info {
 	char owner[OWNER_TEXT];
-	char host[72];
+	char host[HOST_TEXT];
 	char boot[40];
 	uint64_t pidns;
 	long pid;
 	uint64_t start; /* of the process, in clock ticks since boot */
 	char version[32];
 	char agents[NODE_NOTE];
+	char job[JOB_TEXT]; /* of Slurm, "" outside of it */
+	int restarts;	    /* of that job */
 };
 
 /* Draw a new owner name. */

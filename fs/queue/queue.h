@@ -28,8 +28,9 @@ struct queue_options {
 	bool admit;	 /* try the storage first, and refuse what raser doctor fails */
 	bool damaged;	 /* open it although seals are damaged, which is for looking only */
 	/* The end of this node's time in wall seconds, 0 = none: what is expected to take longer is
-	 * not offered. since: when it began, 0 = now. What would not fit into all of that time is
-	 * offered, or nobody would ever take it. */
+	 * not offered. since: when it began, 0 = now; it may lie somewhat ahead, and until then
+	 * everything is offered. What would not fit into all of that time is offered, or nobody
+	 * would ever take it. */
 	int64_t until, since;
 	const char *tmp; /* node-local directory for submissions; NULL = $TMPDIR or /tmp */
 };

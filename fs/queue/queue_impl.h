@@ -156,7 +156,7 @@ struct queue {
 	size_t nnodes;
 	int living; /* other living daemons, and agents they told of */
 	int living_agents;
-	char peers[TIERS_MAX]; /* 1: another living daemon has agents of the tier */
+	char peers[TIERS_MAX]; /* 1: another node has agents of the tier */
 
 	pthread_mutex_t sync_lock;
 	pthread_cond_t synced;
@@ -251,9 +251,16 @@ hand_told(struct queue *q, const char *what, int64_t serial, unsigned attempt, i
 /* How many tasks tier could be given here now. */
 int64_t
 ready_count(struct queue *q, int tier);
+
+/* ---- breaker.c [under lock] ---- */
+
 /* An attempt of ours has ended (or still lives) that began at `since`; died: by its own doing. */
 void
 breaker_note(struct queue *q, bool ended, bool died, struct now now, int64_t since);
+/* A pending task whose last attempt died on a node: if that is this one, let another take it first,
+ * for steal_after after its end. owner: who ended it. */
+void
+breaker_elsewhere(struct queue *q, struct task *t, const char *owner, struct now now);
 
 /* ---- deadline.c [under lock] ---- */
 

@@ -41,9 +41,12 @@ tell_status(struct queue *q, struct now began, struct now now)
 	struct queue_stats s;
 	struct node_line nodes[256];
 	char owner[OWNER_TEXT];
+	char job[JOB_TEXT];
+	int job_restarts;
 
 	queue_stats(q, &s);
 	queue_owner(q, owner);
+	host_job(job, &job_restarts);
 	int64_t total = 0;
 	for (int i = 0; i < TASK_STATES; i++)
 		total += s.count[i];
@@ -74,7 +77,7 @@ tell_status(struct queue *q, struct now began, struct now now)
 		json_object_set_new(calls, disk_call_names[i], json_integer((json_int_t)s.calls[i]));
 	return json_pack(
 		"{s:s, s:s, s:s, s:f, s:I, s:i, s:o, s:I, s:o, s:o, s:o, s:I, s:I, s:o, s:i, s:b, s:f, s:f,"
-		" s:I, s:f, s:f, s:o, s:s, s:I, s:I}",
+		" s:I, s:f, s:f, s:o, s:s, s:I, s:I, s:s, s:i}",
 		"run", queue_path(q), "owner", owner, "version", PACKAGE_VERSION, "uptime",
 		up > 0.001 ? up : 0.001, "total", (json_int_t)total, "batches", s.batches, "tasks", tasks,
 		"moved_up", (json_int_t)s.elevated, "tiers", tiers, "ends", ends, "reasons",
@@ -84,5 +87,6 @@ tell_status(struct queue *q, struct now began, struct now now)
 		(double)conf->grace_ms / 1000, "resumed", (json_int_t)s.resumed, "redo_seconds",
 		(double)s.redo_ms / 1000, "redo_max_seconds", (double)s.redo_max_ms / 1000,
 		"storage", storage_json(&s.storage, now), "clamped", conf->clamped, "until",
-		(json_int_t)s.until, "too_long", (json_int_t)s.too_long);
+		(json_int_t)s.until, "too_long", (json_int_t)s.too_long, "job", job,
+		"job_restarts", job_restarts);
 }

@@ -113,6 +113,27 @@ rm "$RUN/drain"
 like "$(launch --agents low=1 --command true)" "nothing to do in .*; submit tasks first" "nor with nothing to do"
 RUN=$RUN2
 
+# Ctrl-C while Slurm is being told
+new_run
+echo "$one" | "$raser" submit "$RUN" - >/dev/null
+mkfifo "$scratch/told" "$scratch/go"
+mv "$scratch/bin/sbatch" "$scratch/bin/sbatch.real"
+printf '#!/bin/bash\necho x >"$scratch/told"; read -r _ <"$scratch/go"\nexec sbatch.real "$@"\n' >"$scratch/bin/sbatch"
+chmod +x "$scratch/bin/sbatch"
+echo 50 >"$scratch/jobs"
+"$raser" launch "$RUN" --agents low=1,high=1 --command true >"$scratch/out" 2>&1 &
+pid=$!
+extra_pids+=("$pid")
+read -r _ <"$scratch/told"
+kill -TERM "$pid"
+echo >"$scratch/go"
+wait "$pid"
+is "$? $(cat "$scratch/jobs") $(names "$RUN/slurm")" "143 51 51.json low.1.sh" "a signal: what was taken is written down"
+like "$(cat "$scratch/out")" "array 51: 1 agent of tier low" "and said"
+mv "$scratch/bin/sbatch.real" "$scratch/bin/sbatch"
+echo 41 >"$scratch/jobs"
+RUN=$RUN2
+
 # ---- --more, and --then ----
 
 out=$(launch --agents high=2 --command true)
@@ -167,6 +188,11 @@ like "$(status)" "slurm at [-0-9: ]*: slurm_load_jobs error: no controller
 slurm has not said yet" "a squeue that fails"
 is "$("$raser" status "$RUN" >/dev/null; echo $?)" 0 "harms nobody"
 mv "$scratch/queue.away" "$scratch/queue"
+mv "$scratch/bin/squeue" "$scratch/"
+before=$(names "$slurm")
+like "$(PATH=$scratch/bin:/nowhere status)" "slurm cannot be asked from here: squeue is not in PATH" "nor one that is not there"
+is "$(names "$slurm")" "$before" "which leaves the minute to others"
+mv "$scratch/squeue" "$scratch/bin/"
 touch "$slurm/squeue.1" "$slurm/squeue.99999999999"
 mv "$slurm/"squeue.[2-9]???* "$scratch/" 2>/dev/null
 like "$(status)" "array 41 low: 1 runs" "old names, and names of a clock that is wrong, keep nobody from asking"

@@ -23,12 +23,12 @@ pass(int64_t ms)
 	now.wall_s += ms / 1000;
 }
 
-/* A daemon whose time ends in left seconds and began since seconds ago (-1: now). */
+/* A daemon whose time ends in left seconds and began since seconds ago (-1: now; less: it begins then). */
 static struct queue *
 join(const char *path, int64_t left, int64_t since)
 {
 	const struct queue_options o = { .join = true, .until = now.wall_s + left,
-					 .since = since < 0 ? 0 : now.wall_s - since };
+					 .since = since == -1 ? 0 : now.wall_s - since };
 	struct err e = { "" };
 	struct queue *q = queue_open(path, &o, now, &e);
 
@@ -240,6 +240,28 @@ check_listed(void *arg, const struct task *t)
 	return 0;
 }
 
+/* Its time begins in a while. */
+static void
+begins_later(void)
+{
+	char path[300];
+	struct grant g = { 0 };
+
+	run_make(path, "later", ini,
+		 "{\"id\":\"a\",\"expected\":89}\n{\"id\":\"b\",\"expected\":90}\n{\"id\":\"c\",\"expected\":91}\n"
+		 "{\"id\":\"d\",\"expected\":99}\n{\"id\":\"e\",\"expected\":1000}\n{\"id\":\"f\"}\n");
+	struct queue *q = join(path, 100, -10);
+	int64_t start = now.boot_ms;
+	ok(!strcmp(listed(q), "a b c d e f ") && queue_ready(q, 0) == 6, "until then everything is offered");
+	ticks_until(q, start + 9990);
+	ok(queue_ready(q, 0) == 6, "for as long as a start may take");
+	ticks_until(q, start + 10500);
+	ok(!strcmp(listed(q), "a c d e f ") && queue_ready(q, 0) == 5,
+	   "then not what would fit into another such time: %s", listed(q));
+	ok(!strcmp(next(q, &g), "e"), "what fits into none is");
+	queue_close(q, now);
+}
+
 static void
 any_order(unsigned seed)
 {
@@ -303,6 +325,7 @@ main(void)
 	log_init("deadline.t", LOG_NOTHING);
 	now = now_read();
 	time_passes();
+	begins_later();
 	waiting();
 	for (unsigned seed = 1; seed <= 5; seed++)
 		any_order(seed);

@@ -342,9 +342,6 @@ two_daemons(void)
 	char path[300];
 	struct grant g;
 	struct grant h;
-	struct task t;
-	const int waiting[TIERS_MAX] = { [1] = 1 };
-
 	new_run(path, "two", "{\"id\":\"t\"}\n");
 	struct queue *a = join(path);
 	struct queue *b = join(path);
@@ -357,19 +354,13 @@ two_daemons(void)
 	ok(end(a, &g, END_DONE, WHY_NONE) == -ESTALE, "the holder before learns it by its end");
 	ok(end(b, &h, END_FREED, WHY_RELEASED) == 0, "given back");
 
-	/* after a crash the next attempt prefers another node that has agents for it */
-	queue_idle(b, waiting);
-	queue_beat(b, now);
-	queue_watch(a, now);
+	/* another daemon of the same node is no other node */
 	queue_refresh(a, now, 0, 0);
 	ok(!strcmp(next(a, 0, &g), "t@3"), "taken again");
 	end(a, &g, END_RETRY, WHY_CRASH);
-	ok(!*next(a, 1, &g), "the node of the crash lets another one try");
+	ok(!strcmp(next(a, 1, &h), "t@4"), "after a crash the same node may try where there is no other");
+	end(a, &h, END_FREED, WHY_RELEASED);
 	queue_refresh(b, now, 0, 0);
-	ok(!strcmp(next(b, 1, &h), "t@4"), "which does at once");
-	end(b, &h, END_FREED, WHY_RELEASED);
-	queue_refresh(a, now, 0, 0);
-	ok(!queue_find(a, "t", &t) && t.attempt == 5, "the first one sees it");
 
 	/* claims that are deleted from the run directory */
 	ok(!strcmp(next(a, 1, &g), "t@5"), "taken once more");
@@ -406,6 +397,85 @@ two_daemons(void)
 	queue_close(b, now);
 }
 
+/* A daemon on a node of Slurm. */
+static struct queue *
+join_at(const char *path, const char *node)
+{
+	setenv("SLURM_JOB_ID", "7", 1);
+	setenv("SLURM_ARRAY_JOB_ID", "5", 1);
+	setenv("SLURM_ARRAY_TASK_ID", "2", 1);
+	setenv("SLURM_RESTART_COUNT", "3", 1);
+	setenv("SLURMD_NODENAME", node, 1);
+	struct queue *q = join(path);
+	unsetenv("SLURM_JOB_ID");
+	unsetenv("SLURM_ARRAY_JOB_ID");
+	unsetenv("SLURM_ARRAY_TASK_ID");
+	unsetenv("SLURM_RESTART_COUNT");
+	unsetenv("SLURMD_NODENAME");
+	return q;
+}
+
+/* All daemons learn what there is. */
+static void
+look_around(struct queue **all)
+{
+	for (struct queue **q = all; *q; q++)
+		queue_beat(*q, now);
+	for (struct queue **q = all; *q; q++) {
+		queue_watch(*q, now);
+		queue_refresh(*q, now, 0, 0);
+	}
+}
+
+/* After a crash the next attempt prefers another node that has agents for it. */
+static void
+nodes(void)
+{
+	char path[300];
+	char owner[OWNER_TEXT];
+	struct grant g;
+	struct grant h;
+	struct task t;
+	struct node_line lines[8];
+	const int waiting[TIERS_MAX] = { [2] = 1 };
+
+	new_run(path, "nodes", "{\"id\":\"t\"}\n");
+	struct queue *a = join_at(path, "compute-node-01");
+	struct queue *a2 = join_at(path, "compute-node-01");
+	struct queue *b = join_at(path, "compute-node-02");
+	struct queue *all[] = { a, a2, b, NULL };
+	queue_owner(a, owner);
+	ok(!strncmp(owner, "tenode01.", 9), "an owner is named after Slurm's node: %s", owner);
+	queue_idle(a2, waiting);
+	queue_idle(b, waiting);
+	look_around(all);
+	size_t n = queue_nodes(a, lines, 8);
+	bool same = n == 3;
+	for (size_t i = 0; i < n; i++)
+		same &= !strncmp(lines[i].info.host, "compute-node-0", 14) &&
+			!strcmp(lines[i].info.job, "5_2") && lines[i].info.restarts == 3;
+	ok(same, "each knows of all on which node and in which job they are");
+	ok(!strcmp(next(a, 0, &g), "t@1"), "a task is taken");
+	end(a, &g, END_RETRY, WHY_OOM);
+	look_around(all);
+	ok(!*next(a, 1, &g), "the daemon of the crash lets another node try");
+	ok(!*next(a2, 1, &g), "so does another daemon on its node");
+	ok(!strcmp(next(b, 1, &h), "t@2"), "another node does at once");
+	end(b, &h, END_FREED, WHY_RELEASED);
+	look_around(all);
+	ok(!queue_find(a, "t", &t) && t.attempt == 3 && !strcmp(next(a, 1, &g), "t@3"),
+	   "after which nobody waits");
+	end(a, &g, END_RETRY, WHY_CRASH);
+	look_around(all);
+	ok(!*next(a2, 2, &g), "once more");
+	live(a2, queue_conf(a)->steal_after_ms);
+	queue_tick(a2, now);
+	ok(!strcmp(next(a2, 2, &g), "t@4"), "but not for longer than steal_after");
+	queue_close(a, now);
+	queue_close(a2, now);
+	queue_close(b, now);
+}
+
 int
 main(void)
 {
@@ -418,5 +488,6 @@ main(void)
 	pauses();
 	keeping();
 	two_daemons();
+	nodes();
 	return done_testing();
 }

@@ -74,6 +74,8 @@ sixty() {
 	diag "$way: $(($(now_ms) - from)) ms"
 	scored() { grep -q scored "$RUN/logs/slurm-$after.out" 2>/dev/null && job_is "$after" JobState COMPLETED; }
 	ok "$way: what follows has run" wait_until 40 scored
+	# each agent says how it got at the run
+	like "$(cat "$RUN"/logs/slurm-"${array[low]}"_*.out)" "${said[$way]}" "$way: it was"
 	is "$(sort "$RUN/logs/slurm-$after.out" | uniq | grep -c '^scored on')" 2 "$way: on two nodes"
 	is "$(as_user raser export "$RUN" | jq -r 'select(.verb == "done") | .task' | sort -u | wc -l)" 60 \
 		"$way: each of the 60 has a result"
@@ -86,8 +88,11 @@ gone: ${array[low]} ${array[medium]} ${array[high]} $after$" "$way: nobody is le
 	is_clean "$way: nor a mount, a process, a cgroup"
 	[ "$nfailed" = 0 ] || slurm_tells
 }
+declare -A said=([private]="is mounted at .*, for this job alone" [visible]="is mounted at "
+	[none]="without a mount")
 sixty private
 sixty none
+if [ -u "$(command -v fusermount3)" ]; then sixty visible; else skip 15 "fusermount3 is not setuid"; fi
 
 # ---- members in each state, and more of them ----
 
