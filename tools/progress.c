@@ -133,9 +133,13 @@ bool
 progress_begin_direct(struct progress *p, const struct target *t, const char *dir)
 {
 	*p = (struct progress){ .dir = dir, .began = now_ms(), .opened = now_read() };
-	p->queue = target_queue(t, false);
+	/* agents would be refused one after the other where the storage will not do */
+	const struct queue_options options = { .admit = true };
+	struct err err = { 0 };
+
+	p->queue = queue_open(t->run, &options, now_read(), &err);
 	if (!p->queue)
-		return false;
+		return complain(1, "%s", err.text) == 0;
 	p->first = read_status(p);
 	p->now = json_incref(p->first);
 	return p->first || complain(1, "out of memory") == 0;

@@ -269,7 +269,7 @@ queue_woken(struct queue *q)
 int64_t
 ready_count(struct queue *q, int tier)
 {
-	if (q->leaving || !q->joined || q->must_beat || q->pause_until || q->probing ||
+	if (q->leaving || !q->joined || q->must_beat || q->look_around || q->pause_until || q->probing ||
 	    disk_is_away(&q->disk))
 		return 0;
 	return index_ready(q->index, conf_levels(&q->conf, tier));

@@ -84,6 +84,20 @@ is "$(find "$RUN/results" -name env -path '*/t*@*' -exec cat {} + | grep -c RASE
 result $? "but no lease without a mount"
 is "$(beats)" 1 "their beats went with them"
 
+# ---- the end of its node's time, and a run that is drained ----
+
+submit_to 1 long '"expected":100000'
+now=$(date +%s)
+"$agentd" --direct --tier low --since $((now - 200000)) --until $((now + 600)) "$RUN" -- true 2>"$S/until.log"
+is "$? $(tail -n 1 "$S/until.log" | cut -d ' ' -f 3-)" \
+	"4 every task that is left takes longer than there is time here; leaving" "no time left for what is left"
+touch "$RUN/drain"
+"$agentd" --direct --tier low "$RUN" -- true 2>"$S/drain.log"
+is "$? $(grep -c "$RUN/drain is there" "$S/drain.log") $("$raser" status "$RUN" | grep ^pending)" "0 1 pending 2" \
+	"nothing is taken of a drained run"
+rm "$RUN/drain"
+"$raser" cancel "$RUN" long1 >/dev/null
+
 # ---- killed ----
 
 submit_to 1 k
