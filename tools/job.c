@@ -58,6 +58,7 @@ struct job {
 	int signal_fd;
 	enum mount_wanted { WANT_AUTO, WANT_PRIVATE, WANT_VISIBLE, WANT_NONE } wanted;
 	bool mounted;
+	bool slow; /* agentd has died so often that it is started at the longest pause */
 	char until[24], since[24]; /* our time in wall seconds, for raser-agentd; "" = not known */
 	char options[PATH_MAX + 100]; /* for raserfs */
 	int64_t began, next_use, next_budget;
@@ -149,6 +150,12 @@ on_signals(struct job *j)
 static void
 on_agent(struct job *j, const struct agent *a, int status)
 {
+	/* who dies again and again says why itself */
+	bool known = !a->ended && a->pause_ms == CREW_PAUSE_LAST_MS && j->slow;
+
+	j->slow = a->pause_ms == CREW_PAUSE_LAST_MS;
+	if (known)
+		return;
 	if (WIFSIGNALED(status))
 		log_warnx("raser-agentd was killed by signal %d%s", WTERMSIG(status),
 			  a->ended ? "" : "; starting it again");
