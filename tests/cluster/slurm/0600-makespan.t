@@ -9,7 +9,9 @@ RASER_TIMEOUT=${RASER_TIMEOUT:-$((420 * repeat))}
 # shellcheck source=tests/cluster/slurm/lib.sh disable=SC2016
 . "$(dirname "$0")/lib.sh"
 
-start_slurm -n "a:8:24576:calm b:8:24576:calm c:5:16384:rough d:5:16384:rough e:5:16384:rough f:5:16384:rough"
+# room for all 15 on two nodes of a half, and on three when one of four is down
+command -v python3 >/dev/null || skip_all "python3 is not installed"
+start_slurm -n "a:8:49152:calm b:8:49152:calm c:5:24576:rough d:5:24576:rough e:5:24576:rough f:5:24576:rough"
 src=$(cd "$(dirname "$0")/../../.." && pwd)
 cp "$top/plugins/replay/replay" "$bin/replay"
 cp "$src/plugins/replay/lite60.tsv" "$home/lite60.tsv"
@@ -54,8 +56,8 @@ is "$crashes" $((2 * repeat)) "a node crashed in each arm"
 
 for arm in calm.static calm.queue calm.longest rough.static rough.queue; do
 	is "$(row "${arm%.*}.out" "${arm#*.}" 2)" 60/60 "$arm: all 60 are done"
-	is "$(drawn "$home/${arm%.*}/1.${arm#*.}.svg")" "$(row "${arm%.*}.out" "${arm#*.}" NF)" \
-		"$arm: its picture shows every attempt"
+	attempts=$(drawn "$home/${arm%.*}/1.${arm#*.}.svg")
+	is "${attempts:-none}" "$(row "${arm%.*}.out" "${arm#*.}" NF)" "$arm: its picture shows every attempt"
 done
 for arm in calm/1.queue calm/1.longest rough/1.queue; do
 	is "$(as_user raser export "$home/$arm" | jq -r 'select(.verb == "done") | .task' | sort -u | wc -l)" 60 "$arm: 60 results"
