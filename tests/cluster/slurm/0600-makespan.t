@@ -9,8 +9,8 @@ RASER_TIMEOUT=${RASER_TIMEOUT:-$((420 * repeat))}
 # shellcheck source=tests/cluster/slurm/lib.sh disable=SC2016
 . "$(dirname "$0")/lib.sh"
 
-# room for all 15 on two nodes of a half, and on three when one of four is down
 command -v python3 >/dev/null || skip_all "python3 is not installed"
+# room for all 15 on two nodes of a half, and on three when one of four is down
 start_slurm -n "a:8:49152:calm b:8:49152:calm c:5:24576:rough d:5:24576:rough e:5:24576:rough f:5:24576:rough"
 src=$(cd "$(dirname "$0")/../../.." && pwd)
 cp "$top/plugins/replay/replay" "$bin/replay"
