@@ -135,7 +135,6 @@ queue_open_disk(struct disk disk, const char *path, const struct queue_options *
 	}
 	if (read_format(q, err) || conf_read(&q->disk, path, &q->conf, err))
 		goto fail;
-	deadline_open(q, options->until, options->since);
 	if (options->admit &&
 	    selftest_admit(&q->disk, path, conf_beat_ms(&q->conf), q->conf.force, err))
 		goto fail;
@@ -168,6 +167,9 @@ queue_open_disk(struct disk disk, const char *path, const struct queue_options *
 		err_set(err, (int)rc, "%s cannot be read: %s", path, strerror((int)-rc));
 		goto fail;
 	}
+	pthread_mutex_lock(&q->lock);
+	deadline_open(q, options->until, options->since, now);
+	pthread_mutex_unlock(&q->lock);
 	return q;
 fail:
 	if (q->joined)

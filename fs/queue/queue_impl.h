@@ -271,9 +271,10 @@ breaker_elsewhere(struct queue *q, struct task *t, const char *owner, struct now
 
 /* ---- deadline.c [under lock] ---- */
 
-/* The end and the begin of this node's time in wall seconds, see queue_options. Before the tasks. */
+/* The end and the begin of this node's time in wall seconds, see queue_options; at now, when the queue
+ * was opened. Once most tasks are there: the index learns it sooner then. */
 void
-deadline_open(struct queue *q, int64_t until, int64_t since);
+deadline_open(struct queue *q, int64_t until, int64_t since, struct now now);
 /* Leave out what takes too long by now. */
 void
 deadline_pass(struct queue *q, struct now now);
