@@ -122,7 +122,8 @@ if [ -u "$(command -v fusermount3)" ] || [ "$(id -u)" = 0 ]; then
 	ok "--mount visible" wait_until 20 grep -q " $S/local/raser-job.*/mnt " /proc/self/mountinfo
 	wait_until 20 works
 	pid=$(raserfs)
-	kill_all "$(pgrep -P "$pid")" "$pid" "$job" # whose death would have them end in order
+	kill -STOP "$pid" # it would take the mount away
+	kill_all "$(pgrep -P "$pid")" "$pid" "$job"
 	wait "$job" 2>/dev/null
 	left=$(find "$S/local" -maxdepth 1 -name 'raser-job.*')
 	ok "everything is killed: a dead mount is left" grep -q " $left/mnt " /proc/self/mountinfo
