@@ -280,6 +280,13 @@ restore_end(struct queue *q, int64_t serial, unsigned attempt, struct now now);
 /* Make the names in a bay durable; concurrent callers share a sync. Not under lock. */
 int
 bay_sync(struct queue *q, const struct place *p);
+/* What stands already is success only when it is durable: a sync that failed is made up for. Else
+ * the answer is `settled`. Not under lock. */
+int
+sync_owed(struct queue *q, int64_t serial, int settled);
+/* Wait until no create or end of ours is in flight for it. [under lock] */
+struct lease *
+quiet_lease(struct queue *q, int64_t serial, unsigned attempt);
 
 /* ---- discover.c ---- */
 
