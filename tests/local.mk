@@ -20,6 +20,7 @@ unit_tests = \
 	tests/unit/digest.t \
 	tests/unit/seal.t \
 	tests/unit/frozen.t \
+	tests/unit/forgotten.t \
 	# end of unit tests
 RUNS = tests/runs.c tests/runs.h
 tests_unit_digest_t_SOURCES = tests/unit/digest.c $(TAP) $(RUNS)
@@ -28,6 +29,8 @@ tests_unit_seal_t_SOURCES = tests/unit/seal.c $(TAP) $(RUNS)
 tests_unit_seal_t_LDADD = $(QUEUE_LIBS)
 tests_unit_frozen_t_SOURCES = tests/unit/frozen.c $(TAP) $(RUNS)
 tests_unit_frozen_t_LDADD = $(QUEUE_LIBS)
+tests_unit_forgotten_t_SOURCES = tests/unit/forgotten.c $(TAP) $(RUNS)
+tests_unit_forgotten_t_LDADD = $(QUEUE_LIBS)
 tests_unit_agent_t_SOURCES = tests/unit/agent.c $(TAP) agentd/activity.c agentd/control.c agentd/process/job.c \
 	agentd/plugin.c agentd/trajectory.c
 tests_unit_agent_t_LDADD = $(QUEUE_LIBS)

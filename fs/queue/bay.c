@@ -79,13 +79,9 @@ forget_claim(struct queue *q, const struct row *row, struct task *t)
 	if (l && l->phase != PHASE_FOREIGN && l->phase != PHASE_OVER)
 		return false;
 	drop_foreign(q, t->serial, t->attempt);
-	t->state = TASK_PENDING;
-	t->attempt = link + 1;
-	if (row->claim > row->end || row->sealed) {
-		/* the one below has no end: it is a claim again; or a seal tells */
-		t->attempt = link;
-		t->state = TASK_UNREAD;
-	}
+	/* what is below tells: a claim again, or an end, which may not allow another claim */
+	t->state = link ? TASK_UNREAD : TASK_PENDING;
+	t->attempt = link ? link : 1;
 	task_store(q, t);
 	return true;
 }

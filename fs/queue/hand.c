@@ -4,12 +4,13 @@
  */
 #include <config.h>
 
+#include "mutant.h"
 #include "queue_impl.h"
 
 #include <errno.h>
 #include <string.h>
 
-enum { CANCEL_TRIES = 32 };
+enum { TRIES = 32 };
 
 static int
 revoke_claim(struct queue *q, int64_t serial, unsigned attempt, struct now now)
@@ -100,7 +101,7 @@ verb_link(struct queue *q, const struct task *t, unsigned attempt, enum claim_ve
 static int
 cancel(struct queue *q, int64_t serial, unsigned attempt, struct now now)
 {
-	for (int i = 0; i < CANCEL_TRIES; i++) {
+	for (int i = 0; i < TRIES; i++) {
 		struct task t;
 		int rc = queue_get(q, serial, &t);
 
@@ -137,22 +138,102 @@ queue_cancel(struct queue *q, int64_t serial, unsigned attempt, struct now now)
 	return hand_told(q, "cancel", serial, attempt, cancel(q, serial, attempt, now));
 }
 
+/* Another end than the one that we know: a claim was its own end, and somebody has ended it all the
+ * same. [under lock] */
+static void
+take_other_end(struct queue *q, const struct task *t, const char *text)
+{
+	struct task row;
+	struct fold f;
+
+	if (index_get(q->index, t->serial, &row) || row.state != TASK_CANCELLED ||
+	    row.attempt != t->attempt)
+		return;
+	row.state = TASK_UNREAD;
+	task_store(q, &row);
+	found_end(text, t->attempt, &t->counts, &f);
+	apply_fold(q, t->serial, t->attempt, true, &f);
+}
+
+/*
+ * A pending task is cancelled by a claim that is its own end. An agent may have had that claim before,
+ * which the storage has lost, for claims are not synced; and its holder, who does not know, may still
+ * end it. Nothing is built on such a claim before the name of its end is taken as well. 1: it is, and
+ * says cancelled. 0: another end stands, and is taken over. Or an errno.
+ */
+static int
+close_cancelled(struct queue *q, const struct task *t, struct now now)
+{
+	struct place p;
+	struct sealed under;
+	struct end there;
+	char bay[DISK_PATH];
+	char path[DISK_PATH];
+	char text[LINK_TEXT];
+	char found[LINK_TEXT];
+
+	pthread_mutex_lock(&q->lock);
+	q->now = now;
+	struct lease *l = quiet_lease(q, t->serial, t->attempt);
+	if (l && l->phase == PHASE_OVER) {
+		lease_drop(q, l);
+		l = NULL;
+	}
+	/* an end below a seal counts for nobody */
+	bool sealed = sealed_find(q, t->serial, &under) && under.attempt >= t->attempt;
+	if (sealed || l || !place_of(q, t->serial, &p) ||
+	    !lease_add(q, t->serial, t->attempt, PHASE_CLAIMING)) {
+		pthread_mutex_unlock(&q->lock);
+		return sealed;
+	}
+	struct end e = own_end(q, q->node.owner, WHY_NONE, now);
+	pthread_mutex_unlock(&q->lock);
+
+	e.outcome = END_CANCELLED;
+	e.counts = t->counts;
+	end_format(&e, text);
+	place_bay(&p, bay);
+	link_path(path, bay, t->name, t->attempt, LINK_END);
+	int rc = of_storage(chain_cas(&q->disk, path, text, found));
+	sealed = rc >= 0 && seal_overrules(q, &p, t->serial, t->attempt);
+	bool closed = rc >= 0 && end_parse(found, &there) && there.outcome == END_CANCELLED;
+	/* or a crash of the storage could undo it, and not what is built on it */
+	int synced = closed && !sealed ? bay_sync(q, &p) : 0;
+
+	pthread_mutex_lock(&q->lock);
+	lease_drop(q, lease_find(q, t->serial, t->attempt));
+	if (rc >= 0 && !sealed && !closed)
+		take_other_end(q, t, found);
+	pthread_cond_broadcast(&q->settled);
+	pthread_mutex_unlock(&q->lock);
+	if (sealed)
+		bay_merge(q, p.entry, p.bay, now);
+	return rc < 0 ? rc : synced ? synced : closed && !sealed;
+}
+
 static int
 reopen(struct queue *q, int64_t serial, unsigned attempt, struct now now)
 {
-	struct task t;
-	int rc = queue_get(q, serial, &t);
+	for (int i = 0; i < TRIES; i++) {
+		struct task t;
+		int rc = queue_get(q, serial, &t);
 
-	if (rc)
-		return rc;
-	if (attempt && attempt != t.attempt && t.state != TASK_PENDING)
-		return -ESTALE;
-	if (t.state == TASK_PENDING)
-		return sync_owed(q, serial, 0); /* somebody reopened it already */
-	if (t.state != TASK_FAILED && t.state != TASK_CANCELLED)
-		return -EPERM;
-	rc = verb_link(q, &t, t.attempt + 1, CLAIM_REOPENED, now);
-	return rc < 0 ? rc : 0;
+		if (rc)
+			return rc;
+		if (attempt && attempt != t.attempt && t.state != TASK_PENDING)
+			return -ESTALE;
+		if (t.state == TASK_PENDING)
+			return sync_owed(q, serial, 0); /* somebody reopened it already */
+		if (t.state != TASK_FAILED && t.state != TASK_CANCELLED)
+			return -EPERM;
+		rc = t.state == TASK_CANCELLED && !MUTANT(CLOSE_FIRST) ? close_cancelled(q, &t, now) : 1;
+		if (rc > 0)
+			rc = verb_link(q, &t, t.attempt + 1, CLAIM_REOPENED, now);
+		else if (!rc)
+			continue;
+		return rc < 0 ? rc : 0;
+	}
+	return -EBUSY;
 }
 
 int

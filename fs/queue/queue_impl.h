@@ -287,6 +287,15 @@ sync_owed(struct queue *q, int64_t serial, int settled);
 /* Wait until no create or end of ours is in flight for it. [under lock] */
 struct lease *
 quiet_lease(struct queue *q, int64_t serial, unsigned attempt);
+/* What the storage says is told; but a name that is missing there says nothing of an attempt. */
+int
+of_storage(int rc);
+/* What an end of that owner says, but for its outcome and counts. [under lock] */
+struct end
+own_end(struct queue *q, const char *owner, enum reason reason, struct now now);
+/* What an end says that stands where ours would: whoever wrote it was faster. */
+void
+found_end(const char *text, unsigned attempt, const struct counts *before, struct fold *f);
 
 /* ---- discover.c ---- */
 

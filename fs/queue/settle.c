@@ -15,8 +15,7 @@ enum {
 	PATIENCE_MS = 5000,
 };
 
-/* What the storage says is told; but a name that is missing there says nothing of an attempt. */
-static int
+int
 of_storage(int rc)
 {
 	return rc == -ENOENT || rc == -ENOTDIR ? -EIO : rc;
@@ -164,8 +163,7 @@ record_end(struct queue *q, struct task *t, unsigned attempt, const struct end *
 		wait_add(q, t, q->conf.steal_after_ms, false, now);
 }
 
-/* What an end says that stands where ours would: whoever wrote it was faster. */
-static void
+void
 found_end(const char *text, unsigned attempt, const struct counts *before, struct fold *f)
 {
 	struct end e;
@@ -182,7 +180,7 @@ max_failures(const struct queue *q, const struct task *t)
 	return t->max_failures == MAX_FAILURES_UNSET ? q->conf.max_failures : t->max_failures;
 }
 
-static struct end
+struct end
 own_end(struct queue *q, const char *owner, enum reason reason, struct now now)
 {
 	struct end e = { .seq = ++q->seq, .time = now.wall_s, .reason = reason };

@@ -26,6 +26,7 @@ static const struct {
 	[MUTANT_LAST_LOOK] = { "last-look", 73 },
 	[MUTANT_BEAT_LOOK] = { "beat-look", 212 },
 	[MUTANT_CLAIM_READ_BACK] = { "claim-read-back", 996 },
+	[MUTANT_CLOSE_FIRST] = { "close-first", 5043 },
 	[MUTANT_SYNC_FIRST] = { "sync-first", 1 },
 	[MUTANT_SEAL_ALONE] = { "seal-alone", 10 },
 	[MUTANT_SEAL_OVERRULES] = { "seal-overrules", 240 },
