@@ -82,6 +82,7 @@ set_checkpoints(json_t *o, const struct record *r)
 	if (r->restored[0]) {
 		set_text(o, "restored", r->restored);
 		set_real(o, "restored_taken", r->taken);
+		set_real(o, "restore_seconds", r->restoring);
 	}
 	if (r->redo >= 0)
 		set_real(o, "lost_seconds", r->redo);

@@ -15,6 +15,7 @@ struct record {
 	/* restored from */
 	char restored[200];
 	double taken;	    /* wall seconds of the moment it shows */
+	double restoring;   /* how long that took, seconds */
 	double redo;	    /* seconds of work lost with the attempt before; -1: none */
 	char restore_note[320];
 	/* checkpoints taken */

@@ -80,6 +80,7 @@ prepare_job(struct super *s)
 	if (!rc) {
 		snprintf(s->record.restored, sizeof(s->record.restored), "%s", s->restored.name);
 		s->record.taken = (double)s->restored.taken_ms / 1000;
+		s->record.restoring = (double)(now_ms() - s->attempt.started_ms) / 1000;
 	}
 	return start_agent(s);
 }

@@ -187,7 +187,7 @@ wrap=() # what a daemon is started with: env, setpriv, ...
 tries_slow=1
 [ -z "${RASER_SANITIZED-}" ] || tries_slow=5
 
-# new_run [KEY=VALUE...]: RUN is a new run directory; keys of [run], agent.KEY, or TIER.KEY of a tier
+# new_run [KEY=VALUE...]: RUN is a new run directory; keys of [run], SECTION.KEY, or TIER.KEY of a tier
 new_run() {
 	local set key tier
 	nruns=$((nruns + 1))
@@ -197,12 +197,12 @@ new_run() {
 		key=${set%%=*}
 		tier=run
 		case $key in
-		agent.*) tier=agent key=${key#*.} ;;
+		agent.* | slurm.* | limits.* | accept.*) tier=${key%%.*} key=${key#*.} ;;
 		*.*) tier="tier ${key%%.*}" key=${key#*.} ;;
 		esac
 		awk -v s="[$tier]" -v k="$key" -v v="${set#*=}" '
 			/^\[/ { in_it = $0 == s }
-			in_it && $1 == k { print k " = " v; next }
+			in_it && ($1 == k || $1 == ";" k) { print k " = " v; next }
 			{ print }' "$RUN/raser.ini" >"$RUN/ini.new" && cat "$RUN/ini.new" >"$RUN/raser.ini"
 		rm -f "$RUN/ini.new"
 	done

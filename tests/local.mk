@@ -6,7 +6,9 @@ TAP = tests/tap.c tests/tap.h
 unit_tests = \
 	tests/unit/agent.t \
 	tests/unit/audit.t \
+	tests/unit/conf.t \
 	tests/unit/names.t \
+	tests/unit/lanes.t \
 	tests/unit/chain.t \
 	tests/unit/fault.t \
 	tests/unit/ingest.t \
@@ -21,6 +23,7 @@ unit_tests = \
 	tests/unit/seal.t \
 	tests/unit/frozen.t \
 	tests/unit/forgotten.t \
+	tests/unit/schedule.t \
 	# end of unit tests
 RUNS = tests/runs.c tests/runs.h
 tests_unit_digest_t_SOURCES = tests/unit/digest.c $(TAP) $(RUNS)
@@ -31,6 +34,15 @@ tests_unit_frozen_t_SOURCES = tests/unit/frozen.c $(TAP) $(RUNS)
 tests_unit_frozen_t_LDADD = $(QUEUE_LIBS)
 tests_unit_forgotten_t_SOURCES = tests/unit/forgotten.c $(TAP) $(RUNS)
 tests_unit_forgotten_t_LDADD = $(QUEUE_LIBS)
+tests_unit_schedule_t_SOURCES = tests/unit/schedule.c tools/schedule.c tools/trace.c $(TAP)
+tests_unit_schedule_t_LDADD = $(QUEUE_LIBS)
+dist_noinst_DATA = \
+	tests/makespan/SOURCE \
+	tests/makespan/acr-lite.tsv \
+	tests/makespan/terminal-bench.tsv \
+	# end of recorded runs
+tests_unit_lanes_t_SOURCES = tests/unit/lanes.c $(TAP) $(RUNS)
+tests_unit_lanes_t_LDADD = $(QUEUE_LIBS)
 tests_unit_agent_t_SOURCES = tests/unit/agent.c $(TAP) agentd/activity.c agentd/control.c agentd/process/job.c \
 	agentd/plugin.c agentd/trajectory.c
 tests_unit_agent_t_LDADD = $(QUEUE_LIBS)
@@ -38,6 +50,8 @@ tests_unit_audit_t_SOURCES = tests/unit/audit.c $(TAP)
 tests_unit_audit_t_LDADD = libaudit.a $(QUEUE_LIBS)
 tests_unit_names_t_SOURCES = tests/unit/names.c $(TAP)
 tests_unit_names_t_LDADD = $(QUEUE_LIBS)
+tests_unit_conf_t_SOURCES = tests/unit/conf.c $(TAP)
+tests_unit_conf_t_LDADD = $(QUEUE_LIBS)
 tests_unit_chain_t_SOURCES = tests/unit/chain.c $(TAP)
 tests_unit_chain_t_LDADD = $(QUEUE_LIBS)
 FAULTS = tests/faults.c tests/faults.h
@@ -97,6 +111,9 @@ mount_tests = \
 	tests/mount/2300-fsck.t \
 	tests/mount/2200-storage.t \
 	tests/mount/2210-idle.t \
+	tests/mount/2400-site.t \
+	tests/mount/2410-lanes.t \
+	tests/mount/2500-makespan.t \
 	# end of mount tests
 
 # shell tests of the plugins, which need no mount
@@ -107,7 +124,7 @@ plugin_tests = \
 	tests/plugins/replay.t \
 	tests/plugins/shell.t \
 	# end of plugin tests
-dist_noinst_DATA = \
+dist_noinst_DATA += \
 	tests/plugins/plugin.sh \
 	tests/standin/minisweagent/__init__.py \
 	tests/standin/minisweagent/agents/__init__.py \
@@ -190,8 +207,10 @@ else
 TESTS = $(unit_tests) $(sim_tests) $(plugin_tests) $(mount_tests)
 endif
 
+# this machine's site.ini is none of the tests' business
+AM_TESTS_ENVIRONMENT = RASER_SITE_INI=; export RASER_SITE_INI;
 if SANITIZED
-AM_TESTS_ENVIRONMENT = RASER_SANITIZED=1; export RASER_SANITIZED;
+AM_TESTS_ENVIRONMENT += RASER_SANITIZED=1; export RASER_SANITIZED;
 endif
 
 include tests/cluster/local.mk

@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 struct now now;
@@ -54,6 +55,35 @@ run_new(char path[300], const char *name, int n, const char *prefix)
 	if (queue_init(path, "", &e))
 		bail(path, e.text);
 	run_submit(path, n, prefix);
+}
+
+int
+run_feed(const char *path, const char *tasks, struct err *err)
+{
+	struct queue *q = run_open(path, false);
+	struct submission *s = submission_new(q, NULL, err);
+	int rc = s ? submission_feed(s, tasks, strlen(tasks), err) : -ENOMEM;
+
+	if (!rc)
+		rc = submission_finish(s, "test", now, err);
+	submission_free(s);
+	queue_close(q, now);
+	return rc;
+}
+
+void
+run_make(char path[300], const char *name, const char *ini, const char *tasks)
+{
+	char file[400];
+	struct err e = { "" };
+
+	snprintf(path, 300, "%s/%s", scratch_dir(), name);
+	snprintf(file, sizeof(file), "%s/raser.ini", path);
+	if (mkdir(path, 0777) != 0)
+		bail(path, strerror(errno));
+	run_store(file, ini, strlen(ini));
+	if (queue_init(path, "", &e) || run_feed(path, tasks, &e))
+		bail(path, e.text);
 }
 
 struct queue *

@@ -14,6 +14,12 @@ extern const struct claimer run_agent;
 /* A new run directory of that name in scratch_dir() with n tasks t1, t2, ... */
 void
 run_new(char path[300], const char *name, int n, const char *prefix);
+/* A new run with a raser.ini of its own, and tasks as text to submit. */
+void
+run_make(char path[300], const char *name, const char *ini, const char *tasks);
+/* Submit text. 0, or the errno and err. */
+int
+run_feed(const char *path, const char *tasks, struct err *err);
 /* Submit n more. */
 void
 run_submit(const char *path, int n, const char *prefix);

@@ -93,8 +93,8 @@ open_dir(struct doctor *d, const char *dir)
 
 	d->tasks = -1;
 	if (!ini || conf_parse(&d->conf, ini, &e)) {
+		complain(EXIT_FAILS, "%s", ini ? e.text : "out of memory");
 		free(ini);
-		complain(EXIT_FAILS, "out of memory");
 		return false;
 	}
 	free(ini);

@@ -134,10 +134,10 @@ mounting_try(const char *dir, struct err *why)
 }
 
 static pid_t
-start_daemon(const struct mounting *m, const struct target *t, int log_fd)
+start_daemon(const struct mounting *m, const struct target *t)
 {
 	char program[PATH_MAX];
-	char options[64];
+	char options[512];
 	pid_t parent = getpid();
 
 	sibling("raserfs", program);
@@ -152,11 +152,12 @@ start_daemon(const struct mounting *m, const struct target *t, int log_fd)
 	sigset_t none;
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
-	if (log_fd >= 0)
-		dup2(log_fd, STDERR_FILENO);
+	if (m->spec.log_fd >= 0)
+		dup2(m->spec.log_fd, STDERR_FILENO);
 	if (m->private_ns && geteuid() != 0)
 		keep_admin();
-	snprintf(options, sizeof(options), "supervise,restarts=%d", m->restarts);
+	snprintf(options, sizeof(options), "supervise,restarts=%d%s%s", m->restarts,
+		 m->spec.options ? "," : "", m->spec.options ? m->spec.options : "");
 	execlp(program, program, "-f", "-o", options, t->run, m->dir, (char *)NULL);
 	perror(program);
 	_exit(127);
@@ -169,7 +170,7 @@ is_told_to_end(void)
 	sigset_t set;
 
 	return sigpending(&set) == 0 && (sigismember(&set, SIGTERM) || sigismember(&set, SIGINT) ||
-					 sigismember(&set, SIGHUP));
+					 sigismember(&set, SIGHUP) || sigismember(&set, SIGUSR1));
 }
 
 /* The daemon answers, or has ended, or nobody wants it any more. */
@@ -200,39 +201,52 @@ wait_for_mount(struct mounting *m, const char *run)
 	return true;
 }
 
-bool
-mounting_start(struct mounting *m, const struct target *t, const char *dir, int log_fd)
+/* The mount point of a spec. False after a message. */
+static bool
+make_point(struct mounting *m)
 {
 	const char *tmp = getenv("TMPDIR");
+	const char *dir = m->spec.dir;
 
-	*m = (struct mounting){ 0 };
 	if (dir) {
-		if (mkdir(dir, 0777) < 0 && errno != EEXIST) {
-			complain(1, "%s: %s", dir, strerror(errno));
-			return false;
-		}
-		if (!realpath(dir, m->dir)) {
-			complain(1, "%s: %s", dir, strerror(errno));
-			return false;
-		}
-	} else {
-		snprintf(m->dir, sizeof(m->dir), "%.3000s/raser-run.XXXXXX",
-			 tmp && *tmp ? tmp : "/tmp");
-		if (!mkdtemp(m->dir)) {
-			complain(1, "%s: no mount point can be made: %s", m->dir, strerror(errno));
-			return false;
-		}
-		snprintf(m->made, sizeof(m->made), "%s", m->dir);
-		m->private_ns = enter_namespace();
+		if ((mkdir(dir, 0777) == 0 || errno == EEXIST) && realpath(dir, m->dir))
+			return true;
+		complain(1, "%s: %s", dir, strerror(errno));
+		return false;
+	}
+	snprintf(m->dir, sizeof(m->dir), "%.3000s/raser-run.XXXXXX", tmp && *tmp ? tmp : "/tmp");
+	if (!mkdtemp(m->dir)) {
+		complain(1, "%s: no mount point can be made: %s", m->dir, strerror(errno));
+		return false;
+	}
+	snprintf(m->made, sizeof(m->made), "%s", m->dir);
+	return true;
+}
+
+bool
+mounting_start(struct mounting *m, const struct target *t, const struct mounting_spec *spec)
+{
+	*m = (struct mounting){ .spec = *spec };
+	if (!make_point(m))
+		return false;
+	/* once is enough, should we be asked again */
+	static bool entered;
+	entered = entered || (spec->how != MOUNTING_VISIBLE && enter_namespace());
+	m->private_ns = entered && spec->how != MOUNTING_VISIBLE;
+	if (spec->how == MOUNTING_PRIVATE && !m->private_ns) {
+		complain(1, "no private mount can be had: %s", strerror(errno));
+		mounting_end(m);
+		return false;
 	}
 	m->started = now_read().boot_ms;
-	m->daemon = start_daemon(m, t, log_fd);
+	m->daemon = start_daemon(m, t);
 	if (m->daemon > 0 && wait_for_mount(m, t->run))
 		return true;
 	if (m->stopped)
 		complain(1, "stopped before %s was mounted", t->run);
 	else
-		complain(1, "raserfs cannot serve %s%s", t->run, log_fd >= 0 ? "; its log says why" : "");
+		complain(1, "raserfs cannot serve %s%s", t->run,
+			 spec->log_fd >= 0 ? "; its log says why" : "");
 	mounting_end(m);
 	return false;
 }
@@ -272,7 +286,7 @@ mounting_died(struct mounting *m, int status, int64_t now_ms, char *what, size_t
 
 	what[0] = '\0';
 	m->daemon = 0;
-	if (exited && (code == 0 || code == EXIT_OTHER_RUN))
+	if (exited && ((code == 0 && !m->spec.always) || code == EXIT_OTHER_RUN))
 		return false;
 	m->daemon = m->adopted ? 0 : find_orphan();
 	m->adopted = m->daemon;
@@ -293,14 +307,13 @@ mounting_died(struct mounting *m, int status, int64_t now_ms, char *what, size_t
 }
 
 void
-mounting_again(struct mounting *m, const struct target *t, int log_fd, int64_t now_ms,
-	       int restarts)
+mounting_again(struct mounting *m, const struct target *t, int64_t now_ms, int restarts)
 {
 	if (m->daemon || now_ms < m->restart_at)
 		return;
 	m->restarts = (restarts > m->restarts ? restarts : m->restarts) + 1;
 	m->started = now_ms;
-	m->daemon = start_daemon(m, t, log_fd);
+	m->daemon = start_daemon(m, t);
 	if (m->daemon < 0) {
 		m->daemon = 0;
 		m->restart_at = now_ms + PAUSE_LAST_MS;

@@ -1,12 +1,29 @@
 /*
- * mounting.h - raser run's own mount: private where the system allows it, else a visible one.
+ * mounting.h - the own mount of raser run and raser job: private where the system allows it, else a
+ * visible one.
  */
 #ifndef RASER_MOUNTING_H
 #define RASER_MOUNTING_H
 
 #include "raser.h"
 
+enum mounting_how {
+	MOUNTING_ANY, /* private if that works, else visible */
+	MOUNTING_PRIVATE,
+	MOUNTING_VISIBLE,
+};
+
+struct mounting_spec {
+	const char *dir; /* the mount point, made if it is not there; NULL: a new one below $TMPDIR, which
+			    is removed afterwards */
+	enum mounting_how how;
+	const char *options; /* more of raserfs's options, NULL = none; kept by reference */
+	bool always; /* raserfs is mounted again even if somebody has told it to end */
+	int log_fd; /* where it logs to; -1: to our standard error */
+};
+
 struct mounting {
+	struct mounting_spec spec;
 	char dir[PATH_MAX]; /* the mount point */
 	char made[PATH_MAX]; /* a directory of ours to remove, or "" */
 	bool private_ns;
@@ -18,13 +35,12 @@ struct mounting {
 };
 
 /*
- * Mount t's run directory and start a daemon for it, which logs to log_fd; wait until it
- * answers, or one of SIGTERM, SIGINT and SIGHUP, which the caller has blocked, is pending. dir: a
- * visible mount point, or NULL for a private one. False after a message. The
+ * Mount t's run directory and start a daemon for it; wait until it answers, or one of SIGTERM,
+ * SIGINT, SIGHUP and SIGUSR1, which the caller has blocked, is pending. False after a message. The
  * calling process may be in another user and mount namespace afterwards.
  */
 bool
-mounting_start(struct mounting *m, const struct target *t, const char *dir, int log_fd);
+mounting_start(struct mounting *m, const struct target *t, const struct mounting_spec *spec);
 
 /*
  * A child with that status has ended and was the daemon. Returns false when the mount was ended on
@@ -37,8 +53,7 @@ mounting_died(struct mounting *m, int status, int64_t now_ms, char *what, size_t
 
 /* Start raserfs again when it is due. restarts: how often the mount was there again until now. */
 void
-mounting_again(struct mounting *m, const struct target *t, int log_fd, int64_t now_ms,
-	       int restarts);
+mounting_again(struct mounting *m, const struct target *t, int64_t now_ms, int restarts);
 
 /* End the daemon, take the mount away. */
 void

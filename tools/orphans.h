@@ -1,6 +1,6 @@
 /*
  * orphans.h - what an agent's tree left whose agentd and guard were both killed. It comes to
- * `raser run`, a subreaper, and nobody else would end it. run.c only.
+ * `raser run` or `raser job`, subreapers, and nobody else would end it. run.c and job.c only.
  */
 #ifndef RASER_ORPHANS_H
 #define RASER_ORPHANS_H

@@ -27,6 +27,11 @@ static const struct verb {
 	  "        [--image IMAGE] [--bind PATH] [--pass NAME] [--network]\n"
 	  "        [--memory-by HOW] [-- COMMAND...]",
 	  "run agents on this machine until the queue is drained" },
+	{ "job", verb_job,
+	  "RUN --tier TIER [--mount auto|private|visible|none] [--sandbox KIND]\n"
+	  "        [--image IMAGE] [--bind PATH] [--pass NAME] [--network]\n"
+	  "        [--memory-by HOW] [-- COMMAND...]",
+	  "keep one agent going: the batch process of a Slurm job" },
 	{ "status", verb_status, "RUN", "how many tasks are in which state" },
 	{ "retry", verb_retry, "RUN TASK...|--all", "make failed or cancelled tasks pending again" },
 	{ "cancel", verb_cancel, "RUN TASK...|--all", "cancel pending or claimed tasks" },
@@ -45,6 +50,10 @@ static const struct verb {
 	  "RUN [--for SECONDS] [--seed N] [--every SECONDS] [--wait SECONDS]\n"
 	  "        [--history DIR] [--fill BYTES] [--floor BYTES] [--no-fill] [--no-daemons]",
 	  "break what may break for a while, and check that the run keeps its promises" },
+	{ "bench", verb_bench,
+	  "makespan --simulate --trace FILE [--columns ID,SECONDS[,RUN...]] [--agents N]\n"
+	  "        | makespan --of RUN [--agents N] [--svg FILE] [--accept]",
+	  "measure, or work out, how long tasks take by several ways of giving them out" },
 	{ "checkpoint", verb_checkpoint,
 	  "ls RUN [TASK] | verify RUN [TASK...] | extract RUN TASK DIR [--name NAME|--attempt K]",
 	  "list, check or unpack saved workspaces" },

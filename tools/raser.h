@@ -23,6 +23,8 @@ verb_export(int argc, char **argv);
 int
 verb_run(int argc, char **argv);
 int
+verb_job(int argc, char **argv);
+int
 verb_status(int argc, char **argv);
 int
 verb_retry(int argc, char **argv);
@@ -40,6 +42,8 @@ int
 verb_seal(int argc, char **argv);
 int
 verb_fsck(int argc, char **argv);
+int
+verb_bench(int argc, char **argv);
 int
 verb_checkpoint(int argc, char **argv);
 

@@ -186,8 +186,7 @@ supervise(struct run *r, struct progress *p)
 		on_signals(r);
 		reap(r);
 		if (r->mounted && !r->lost)
-			mounting_again(&r->mounting, &r->target, r->crew.log_fd, now_ms(),
-				       progress_restarts(p));
+			mounting_again(&r->mounting, &r->target, now_ms(), progress_restarts(p));
 		orphans_end(&r->orphans, is_known, r, now_ms());
 		progress_events(p);
 		if (r->lost && !told) {
@@ -249,7 +248,10 @@ run_all(struct run *r, const char *mount_dir, char *beside)
 	if (r->target.is_mount) {
 		snprintf(r->mounting.dir, sizeof(r->mounting.dir), "%s", r->target.path);
 	} else {
-		r->mounted = mounting_start(&r->mounting, &r->target, mount_dir, r->crew.log_fd);
+		const struct mounting_spec spec = { .dir = mount_dir, .log_fd = r->crew.log_fd,
+						    .how = mount_dir ? MOUNTING_VISIBLE : MOUNTING_ANY };
+
+		r->mounted = mounting_start(&r->mounting, &r->target, &spec);
 		if (!r->mounted)
 			return r->mounting.stopped ? EXIT_INTERRUPTED : 1;
 		if (r->mounting.private_ns)

@@ -55,6 +55,8 @@ verb_status(int argc, char **argv)
 	for (int i = 0; i < TASK_UNREAD; i++)
 		printf("%s %lld\n", names[i], (long long)s.count[i]);
 	printf("moved up %lld\n", (long long)s.elevated);
+	if (*queue_conf(q)->clamped)
+		printf("raser.ini asks for more than site.ini allows: %s\n", queue_conf(q)->clamped);
 	queue_close(q, now_read());
 	return rc < 0 ? complain(1, "%s: %s", t.run, strerror((int)-rc)) : 0;
 }

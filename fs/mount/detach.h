@@ -1,5 +1,6 @@
 /*
- * detach.h - taking away mounts whose daemon is dead or does not answer. main.c and supervise.c.
+ * detach.h - taking away mounts whose daemon is dead or does not answer. main.c and supervise.c, and
+ * tools/place.c.
  */
 #ifndef RASER_DETACH_H
 #define RASER_DETACH_H

@@ -137,15 +137,6 @@ handles_free(struct mount *m)
 	m->nhandles = 0;
 }
 
-/* The tier whose news a file tells: its own, or the highest, which sees everything. */
-static int
-poll_tier(const struct mount *m, uint64_t ino)
-{
-	int tier = fixed_tier(ino, FIXED_READY);
-
-	return tier >= 0 ? tier : m->conf->ntiers - 1;
-}
-
 void
 handles_poll(struct mount *m, int pollers[TIERS_MAX])
 {
@@ -153,15 +144,17 @@ handles_poll(struct mount *m, int pollers[TIERS_MAX])
 
 	for (int i = 0; i < m->conf->ntiers; i++)
 		generation[i] = queue_generation(m->q, i);
+	uint64_t any = queue_generation(m->q, -1); /* for files that tell of all tiers */
 	pthread_mutex_lock(&m->lock);
 	for (uint32_t i = 1; i < m->nhandles; i++) {
 		struct handle *h = &m->handles[i];
 
 		if (h->kind != HANDLE_TEXT || !h->poll)
 			continue;
-		int tier = poll_tier(m, h->ino);
-		pollers[tier] += fixed_tier(h->ino, FIXED_READY) >= 0;
-		if (h->generation == generation[tier])
+		int tier = fixed_tier(h->ino, FIXED_READY);
+		if (tier >= 0)
+			pollers[tier]++;
+		if (h->generation == (tier >= 0 ? generation[tier] : any))
 			continue;
 		/* only a wake-up, which takes no lock of the kernel's: safe anywhere */
 		fuse_lowlevel_notify_poll(h->poll);

@@ -316,12 +316,10 @@ read_text(fuse_req_t req, struct handle *h, size_t size, off_t off, struct fuse_
 	struct mount *m = mount_of(req);
 
 	if (off == 0 || !h->text) {
-		int tier = fixed_tier(h->ino, FIXED_READY);
 		size_t len = 0;
 
 		/* the news counts as read before it is made: what comes between wakes once more */
-		uint64_t generation =
-			queue_generation(m->q, tier >= 0 ? tier : m->conf->ntiers - 1);
+		uint64_t generation = queue_generation(m->q, fixed_tier(h->ino, FIXED_READY));
 		char *text = text_make(m, h->ino, &len);
 		if (!text) {
 			fuse_reply_err(req, ENOMEM);
@@ -632,7 +630,7 @@ op_poll(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi, struct fuse_p
 	struct mount *m = mount_of(req);
 	int tier = fixed_tier(ino, FIXED_READY);
 	bool live = tier >= 0 || ino == FIXED_STATUS;
-	uint64_t generation = queue_generation(m->q, tier >= 0 ? tier : m->conf->ntiers - 1);
+	uint64_t generation = queue_generation(m->q, tier);
 	unsigned events = POLLIN | POLLRDNORM;
 
 	/* a file that nothing is told of is always readable, as regular files are */

@@ -137,6 +137,8 @@ write_trouble(struct mount *m, const struct queue_stats *s, FILE *f)
 		fputc('\n', f);
 	if (s->paused)
 		fputs("attempts die at once on this node: no claims here for now\n", f);
+	if (m->conf->clamped[0])
+		fprintf(f, "raser.ini asks for more than site.ini allows: %s\n", m->conf->clamped);
 	write_storage(m, &s->storage, f);
 }
 
@@ -204,7 +206,7 @@ write_json(struct mount *m, FILE *f)
 		json_object_set_new(calls, disk_call_names[i], json_integer((json_int_t)s.calls[i]));
 	json_t *all = json_pack(
 		"{s:s, s:s, s:s, s:f, s:I, s:i, s:o, s:I, s:o, s:o, s:o, s:I, s:I, s:o, s:i, s:b, s:f, s:f,"
-		" s:I, s:f, s:f, s:i, s:s, s:o}",
+		" s:I, s:f, s:f, s:i, s:s, s:o, s:s}",
 		"run", queue_path(m->q), "owner", owner, "version", PACKAGE_VERSION, "uptime",
 		uptime(m), "total", (json_int_t)total(&s), "batches", s.batches, "tasks", tasks,
 		"moved_up", (json_int_t)s.elevated, "tiers", tiers, "ends", ends, "reasons",
@@ -214,7 +216,7 @@ write_json(struct mount *m, FILE *f)
 		(double)m->conf->grace_ms / 1000, "resumed", (json_int_t)s.resumed, "redo_seconds",
 		(double)s.redo_ms / 1000, "redo_max_seconds", (double)s.redo_max_ms / 1000,
 		"restarts", m->supervised.restarts, "died", m->supervised.before, "storage",
-		storage_json(&s.storage));
+		storage_json(&s.storage), "clamped", m->conf->clamped);
 	if (all) {
 		json_dumpf(all, f, JSON_INDENT(1));
 		fputc('\n', f);

@@ -220,7 +220,8 @@ visible(struct mount *m, enum view view, const struct task *t, unsigned k)
 		return -rc;
 	}
 	if (view >= VIEW_QUEUE)
-		return k == t->attempt && t->counts.level <= (int)(view - VIEW_QUEUE) &&
+		return k == t->attempt &&
+				       conf_takes(m->conf, (int)(view - VIEW_QUEUE), t->counts.level) &&
 				       (t->state == TASK_PENDING || t->state == TASK_CLAIMED) ?
 			       0 :
 			       ENOENT;

@@ -73,7 +73,7 @@ queue_claim(struct queue *q, int64_t serial, unsigned attempt, int tier,
 	if (!rc && t.state == TASK_CLAIMED && t.attempt == attempt)
 		rc = -EBUSY;
 	else if (!rc && (t.state != TASK_PENDING || t.attempt != attempt ||
-			 t.counts.level > tier || !place_of(q, serial, &p)))
+			 !conf_takes(&q->conf, tier, t.counts.level) || !place_of(q, serial, &p)))
 		rc = -ENOENT;
 	if (!rc) {
 		own_claim(q, now, &c);
@@ -176,7 +176,9 @@ fetch_picks(struct queue *q, int tier)
 	if (!grown)
 		return;
 	p->serials = grown;
-	p->n = index_pick(q->index, tier, q->conf.tiers[tier].elevated_first, grown, max);
+	uint32_t levels = conf_levels(&q->conf, tier);
+	uint32_t first = q->conf.tiers[tier].elevated_first ? levels & ~(1U << conf_first(&q->conf)) : 0;
+	p->n = index_pick(q->index, levels, first, grown, max);
 	if (p->window > 1 && p->n > 1 && getrandom(&r, sizeof(r), 0) == sizeof(r))
 		p->at = (int)(r % (uint32_t)(p->n < p->window ? p->n : p->window));
 	p->window = p->window / 2 > least ? p->window / 2 : p->window;
@@ -197,7 +199,8 @@ pick(struct queue *q, int tier, struct task *t)
 		}
 		while (p->at < p->n)
 			if (!index_get(q->index, p->serials[p->at++], t) &&
-			    t->state == TASK_PENDING && !t->waits && t->counts.level <= tier)
+			    t->state == TASK_PENDING && !t->waits &&
+			    conf_takes(&q->conf, tier, t->counts.level))
 				return true;
 	}
 	return false;

@@ -1,241 +1,23 @@
 /*
- * conf.c - raser.ini through inih, from one table of keys. Owns every default.
+ * conf.c - raser.ini through inih, over what the site says; levels and tiers. The keys are in
+ * keys.c.
  */
 #include <config.h>
 
-#include "conf.h"
+#include "conf_keys.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <ini.h>
 #include <limits.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum kind { KIND_SECONDS, KIND_COUNT, KIND_SIZE, KIND_FAILURES, KIND_BOOL, KIND_TEXT, KIND_CHOICE,
-	    KIND_BIG };
-
-struct key {
-	const char *name;
-	enum kind kind;
-	size_t offset;
-	int64_t least; /* KIND_SECONDS: in milliseconds; KIND_TEXT, KIND_CHOICE: size of the field */
-	const char *value; /* default */
-	const char *comment;
-	const char *choices; /* KIND_CHOICE: words, each with a blank behind it */
-};
-
-/* [run] */
-static const struct key run_keys[] = {
-	{ "steal_after", KIND_SECONDS, offsetof(struct conf, steal_after_ms), 600, "180",
-	  "seconds of silence after which a claim may be stolen", NULL },
-	{ "max_failures", KIND_COUNT, offsetof(struct conf, max_failures), 0, "5",
-	  "failures after which a task is failed; 0 = never give up", NULL },
-	{ "max_losses", KIND_COUNT, offsetof(struct conf, max_losses), 1, "10",
-	  "losses in a row (dead or silent agents and nodes) after which a task is failed", NULL },
-	{ "retry_delay", KIND_SECONDS, offsetof(struct conf, retry_delay_ms), 0, "30",
-	  "seconds before a task that could not be tried (exit 75) is offered again; grows", NULL },
-	{ "grace", KIND_SECONDS, offsetof(struct conf, grace_ms), 0, "25",
-	  "seconds from SIGTERM to an agent until its task is given back, checkpoint included", NULL },
-	{ "receipts", KIND_SECONDS, offsetof(struct conf, receipts_ms), 0, "600",
-	  "seconds for which new/ shows what became of a submission", NULL },
-	{ "wedged_after", KIND_SECONDS, offsetof(struct conf, wedged_after_ms), 0, "30",
-	  "seconds after which a raserfs that does not serve is replaced, at least 2; 0 = never", NULL },
-	{ "force", KIND_BOOL, offsetof(struct conf, force), 0, "no",
-	  "yes: mount on storage that raser doctor fails but for insistence (a soft NFS mount)", NULL },
-	{ NULL, KIND_COUNT, 0, 0, NULL, NULL, NULL } /* end of table */
-};
-
-#define AGENT(field) offsetof(struct conf, agent.field)
-#define TEXT(field) offsetof(struct conf, agent.field), sizeof(((struct conf *)NULL)->agent.field)
-
-/* [agent] */
-static const struct key agent_keys[] = {
-	{ "plugin", KIND_TEXT, TEXT(plugin), "",
-	  "the program with get_tasks and run_task, and its arguments, quoted as for a shell", NULL },
-	{ "sandbox", KIND_CHOICE, TEXT(sandbox), "auto",
-	  "auto (bwrap where it works, else none), none, bwrap, apptainer, gvisor",
-	  "auto none bwrap apptainer gvisor " },
-	{ "image", KIND_TEXT, TEXT(image), "",
-	  "what a sandbox has for a root: a folder or an image; empty = this system's folders", NULL },
-	{ "network", KIND_BOOL, AGENT(network), 0, "no", "yes: agents in sandboxes have the network",
-	  NULL },
-	{ "mount", KIND_BOOL, AGENT(mount), 0, "no", "yes: agents in sandboxes see the queue", NULL },
-	{ "env", KIND_TEXT, TEXT(env), "", "environment variables that sandboxes let in, by name", NULL },
-	{ "bind", KIND_TEXT, TEXT(bind), "",
-	  "what else sandboxes show: PATH, PATH:DESTINATION, PATH:rw, PATH:DESTINATION:rw", NULL },
-	{ "time_limit", KIND_SECONDS, AGENT(time_limit_ms), 0, "0",
-	  "seconds that an attempt may take; 0 = any", NULL },
-	{ "hang_after", KIND_SECONDS, AGENT(hang_after_ms), 0, "1800",
-	  "seconds without CPU time, I/O or output after which an agent is hung; 0 = never", NULL },
-	{ "progress_after", KIND_SECONDS, AGENT(progress_after_ms), 0, "0",
-	  "seconds without reported progress after which an agent is looping; 0 = never", NULL },
-	{ "max_steps", KIND_BIG, AGENT(max_steps), 0, "0",
-	  "reported steps after which an agent is looping; 0 = any number", NULL },
-	{ "checkpoint_every", KIND_SECONDS, AGENT(checkpoint_every_ms), 0, "300",
-	  "seconds between checkpoints of a working agent; 0 = only when it is stopped", NULL },
-	{ "checkpoint_limit", KIND_SIZE, AGENT(checkpoint_limit), 0, "20G",
-	  "a workspace with more data is not checkpointed; 0 = any", NULL },
-	{ "checkpoint_format", KIND_CHOICE, TEXT(checkpoint_format), "zstd", "zstd or gzip",
-	  "zstd gzip " },
-	{ "memory_by", KIND_CHOICE, TEXT(memory_by), "auto",
-	  "how a tier's memory is limited: cgroup, poll, or auto (cgroup where it works)",
-	  "auto cgroup poll " },
-	{ "oom_done", KIND_BOOL, AGENT(oom_done), 0, "no",
-	  "yes: exit status 0 is done even if the kernel killed a process of the agent for memory", NULL },
-	{ NULL, KIND_COUNT, 0, 0, NULL, NULL, NULL } /* end of table */
-};
-
-/* [tier NAME] */
-static const struct key tier_keys[] = {
-	{ "memory", KIND_SIZE, offsetof(struct tier, memory), 0, NULL,
-	  "memory an attempt may use (K, M, G, T); 0 = no limit", NULL },
-	{ "failures", KIND_FAILURES, offsetof(struct tier, failures), 0, NULL,
-	  "takes tasks with at most so many failures, or all", NULL },
-	{ "elevated_first", KIND_BOOL, offsetof(struct tier, elevated_first), 0, NULL,
-	  "yes: tasks that lower tiers may not take come first", NULL },
-	{ NULL, KIND_COUNT, 0, 0, NULL, NULL, NULL } /* end of table */
-};
-
-/* The tiers of the RASER paper. Values in the order of tier_keys. */
-static const struct {
-	const char *name;
-	const char *values[3];
-} default_tiers[] = {
-	{ "low", { "1G", "0", "no" } },
-	{ "medium", { "2G", "1", "no" } },
-	{ "high", { "4G", "all", "yes" } },
-};
-
-bool
-parse_size(const char *text, int64_t *bytes)
-{
-	static const char units[] = "KMGT";
-	char *end;
-
-	if (!isdigit((unsigned char)*text))
-		return false;
-	errno = 0;
-	double v = strtod(text, &end);
-	if (*end) {
-		const char *u = strchr(units, toupper((unsigned char)*end));
-
-		if (!u || (end[1] && strcasecmp(end + 1, "B") != 0 && strcasecmp(end + 1, "iB") != 0))
-			return false;
-		v = ldexp(v, 10 * (int)(u - units + 1));
-	}
-	if (errno || !(v >= 0) || v >= 9e18)
-		return false;
-	*bytes = (int64_t)v;
-	return true;
-}
-
-/* Words for a message. */
-static const char *
-one_of(const char *choices)
-{
-	static char text[96]; /* only a file that is being read has errors, one at a time */
-
-	snprintf(text, sizeof(text), "one of %s", choices);
-	text[strlen(text) - 1] = '\0';
-	return text;
-}
-
-/* Store value into the field of base that key describes. NULL, or what was expected. */
-static const char *
-store(const struct key *key, void *base, const char *value)
-{
-	void *field = (char *)base + key->offset;
-	char *end;
-
-	switch (key->kind) {
-	case KIND_SECONDS: {
-		double v = strtod(value, &end);
-
-		if (end == value || *end || !(v * 1000 >= (double)key->least) || v > 1e9)
-			return key->least ? "a number of seconds, at least 0.6" : "a number of seconds";
-		*(int64_t *)field = (int64_t)llround(v * 1000);
-		return NULL;
-	}
-	case KIND_COUNT: {
-		long long v = strtoll(value, &end, 10);
-
-		if (end == value || *end || v < key->least || v > 999)
-			return "a whole number up to 999";
-		*(int64_t *)field = v;
-		return NULL;
-	}
-	case KIND_SIZE:
-		return parse_size(value, field) ? NULL : "a size such as 512M or 4G";
-	case KIND_FAILURES: {
-		if (!strcmp(value, "all")) {
-			*(int *)field = FAILURES_ALL;
-			return NULL;
-		}
-		long v = strtol(value, &end, 10);
-
-		if (end == value || *end || v < 0 || v > 999)
-			return "a number of failures, or all";
-		*(int *)field = (int)v;
-		return NULL;
-	}
-	case KIND_BIG: {
-		long long v = strtoll(value, &end, 10);
-
-		if (end == value || *end || v < key->least || v > 1000000000)
-			return "a whole number";
-		*(int64_t *)field = v;
-		return NULL;
-	}
-	case KIND_TEXT: {
-		/* a line that goes on, or a second one, adds to the first */
-		size_t n = strlen(field);
-		char *text = field;
-
-		if (strstr(value, " = "))
-			return "without \" = \": an indented line goes on with the one before it";
-		if (n + strlen(value) + 2 > (size_t)key->least)
-			return "shorter";
-		snprintf(text + n, (size_t)key->least - n, "%s%s", n && *value ? " " : "", value);
-		return NULL;
-	}
-	case KIND_CHOICE: {
-		const char *found = *value && !strchr(value, ' ') ? strstr(key->choices, value) : NULL;
-
-		if (!found || found[strlen(value)] != ' ' || (found > key->choices && found[-1] != ' '))
-			return one_of(key->choices);
-		snprintf(field, (size_t)key->least, "%s", value);
-		return NULL;
-	}
-	case KIND_BOOL:
-		if (strcmp(value, "yes") != 0 && strcmp(value, "no") != 0)
-			return "yes or no";
-		*(bool *)field = !strcmp(value, "yes");
-		return NULL;
-	}
-	return "something else";
-}
-
-struct parse {
-	struct conf *conf;
-	struct err why; /* of the first bad line */
-};
-
-static const struct key *
-find_key(const struct key *keys, const char *name)
-{
-	for (; keys->name; keys++)
-		if (!strcmp(keys->name, name))
-			return keys;
-	return NULL;
-}
-
 /* The tier of that name, made when it is new. NULL when there are too many or it is no name. */
 static struct tier *
-tier_slot(struct conf *conf, const char *name)
+tier_slot(struct layer *layer, const char *name)
 {
+	struct conf *conf = layer->conf;
 	int i = conf_tier(conf, name);
 
 	if (i >= 0)
@@ -244,13 +26,17 @@ tier_slot(struct conf *conf, const char *name)
 	    strpbrk(name, "/@% \t"))
 		return NULL;
 	struct tier *t = &conf->tiers[conf->ntiers++];
-	*t = (struct tier){ .failures = FAILURES_ALL };
+	i = layer->under ? conf_tier(layer->under, name) : -1;
+	if (i >= 0)
+		*t = layer->under->tiers[i];
+	else
+		*t = (struct tier){ .failures = FAILURES_ALL, .ladder = true, .cpus = 1 };
 	snprintf(t->name, sizeof(t->name), "%s", name);
 	return t;
 }
 
 static int
-bad(struct parse *p, const char *fmt, const char *a, const char *b)
+bad(struct layer *p, const char *fmt, const char *a, const char *b)
 {
 	if (!p->why.text[0]) {
 /* fmt is one of the literals below */
@@ -265,73 +51,121 @@ bad(struct parse *p, const char *fmt, const char *a, const char *b)
 static int
 handle(void *user, const char *section, const char *name, const char *value)
 {
-	struct parse *p = user;
-	const struct key *key;
+	struct layer *p = user;
+	int s = section_find(section);
+	const struct key *keys;
+	uint64_t *set;
 	void *base;
 
-	if (!strcmp(section, "run")) {
-		key = find_key(run_keys, name);
+	if (s >= 0) {
+		keys = conf_sections[s].keys;
 		base = p->conf;
-	} else if (!strcmp(section, "agent")) {
-		key = find_key(agent_keys, name);
-		base = p->conf;
+		set = &p->set[s];
 	} else if (!strncmp(section, "tier ", 5)) {
-		key = find_key(tier_keys, name);
-		base = tier_slot(p->conf, section + 5);
-		if (!base)
+		struct tier *t = tier_slot(p, section + 5);
+
+		if (!t)
 			return bad(p, "[%s]: not a tier's name, or too many tiers%s", section, "");
+		keys = tier_keys;
+		base = t;
+		set = &p->tier_set[t - p->conf->tiers];
 	} else {
 		return bad(p, "no section [%s]%s", section, "");
 	}
-	if (!key)
+	int k = key_find(keys, name);
+	if (k < 0)
 		return bad(p, "[%s] has no key %s", section, name);
-	const char *expected = store(key, base, value);
+	/* a text adds to what its own file has said, not to the site's */
+	if (keys[k].kind == KIND_TEXT && !(*set & 1ULL << k))
+		*((char *)base + keys[k].offset) = '\0';
+	*set |= 1ULL << k;
+	const char *expected = key_store(&keys[k], base, value);
 	return expected ? bad(p, "%s must be %s", name, expected) : 1;
 }
 
 /* A [tier NAME] without a key never reaches handle(); leaving it out in silence would be wrong. */
 static bool
-lost_tier(const struct conf *conf, const char *text, struct err *err)
+lost_tier(const struct conf *conf, const char *file, const char *text, struct err *err)
 {
 	char name[TIER_NAME];
 
 	for (const char *p = text; p; p = strchr(p, '\n'), p = p ? p + 1 : NULL)
 		if (sscanf(p, " [tier %31[^]\n]]", name) == 1 && conf_tier(conf, name) < 0) {
-			err_set(err, -EINVAL, "raser.ini: [tier %s] has no keys", name);
+			err_set(err, -EINVAL, "%s: [tier %s] has no keys", file, name);
 			return true;
 		}
 	return false;
 }
 
 int
-conf_parse(struct conf *conf, const char *text, struct err *err)
+layer_read(struct layer *layer, const char *name, const char *text, struct err *err)
 {
-	struct parse p = { .conf = conf };
+	int line = ini_parse_string(text, handle, layer);
 
-	*conf = (struct conf){ 0 };
-	for (const struct key *k = run_keys; k->name; k++)
-		store(k, conf, k->value);
-	for (const struct key *k = agent_keys; k->name; k++)
-		store(k, conf, k->value);
-	int line = ini_parse_string(text, handle, &p);
 	if (line > 0)
-		return err_set(err, -EINVAL, "raser.ini line %d: %s", line,
-			       p.why.text[0] ? p.why.text : "not key = value, or too long");
+		return err_set(err, -EINVAL, "%s line %d: %s", name, line,
+			       layer->why.text[0] ? layer->why.text : "not key = value, or too long");
 	if (line < 0)
-		return err_set(err, -ENOMEM, "raser.ini: out of memory");
-	if (lost_tier(conf, text, err))
-		return -EINVAL;
+		return err_set(err, -ENOMEM, "%s: out of memory", name);
+	return lost_tier(layer->conf, name, text, err) ? -EINVAL : 0;
+}
+
+/* The highest tier of the ladder, or -1. */
+static int
+ladder_top(const struct conf *conf)
+{
+	int i = conf->ntiers - 1;
+
+	while (i >= 0 && !conf->tiers[i].ladder)
+		i--;
+	return i;
+}
+
+/* What no single line can be blamed for. */
+static int
+check(const struct conf *conf, struct err *err)
+{
+	int top = ladder_top(conf);
+
 	/* a loop turns a few times a second, and a busy machine may be late */
 	if (conf->wedged_after_ms && conf->wedged_after_ms < 2000)
 		return err_set(err, -EINVAL, "raser.ini: wedged_after must be 0 or at least 2 seconds");
 	if (!conf->ntiers)
 		return err_set(err, -EINVAL, "raser.ini: it names no [tier NAME]");
-	if (conf->tiers[conf->ntiers - 1].failures != FAILURES_ALL)
+	if (top < 0)
 		return err_set(err, -EINVAL,
-			       "raser.ini: the last tier, %s, must have failures = all, or tasks "
+			       "raser.ini: every tier has ladder = no: tasks that name no tier would "
+			       "wait for ever");
+	if (conf->tiers[top].failures != FAILURES_ALL)
+		return err_set(err, -EINVAL,
+			       "raser.ini: the last tier%s, %s, must have failures = all, or tasks "
 			       "that failed more often would wait for ever",
-			       conf->tiers[conf->ntiers - 1].name);
+			       top == conf->ntiers - 1 ? "" : " of the ladder", conf->tiers[top].name);
 	return 0;
+}
+
+int
+conf_parse(struct conf *conf, const char *text, struct err *err)
+{
+	struct layer site = { .conf = calloc(1, sizeof(*conf)) };
+	struct layer run = { .conf = conf, .under = site.conf };
+
+	if (!site.conf)
+		return err_set(err, -ENOMEM, "out of memory");
+	for (int s = 0; s < SECTIONS; s++)
+		for (const struct key *k = conf_sections[s].keys; k->name; k++)
+			key_store(k, site.conf, k->value);
+	int rc = site_read(&site, err);
+	*conf = *site.conf;
+	/* the tiers that there are, and their order, are the run's */
+	memset(conf->tiers, 0, sizeof(conf->tiers));
+	conf->ntiers = 0;
+	if (!rc)
+		rc = layer_read(&run, "raser.ini", text, err);
+	if (!rc)
+		site_hold(conf, &site);
+	free(site.conf);
+	return rc ? rc : check(conf, err);
 }
 
 int
@@ -355,45 +189,6 @@ conf_load(struct conf *conf, const char *run, struct err *err)
 	return rc;
 }
 
-char *
-conf_template_force(const char *plugin, bool force)
-{
-	char *text = NULL;
-	size_t size = 0;
-	FILE *f = open_memstream(&text, &size);
-
-	if (!f)
-		return NULL;
-	fputs("; raser.ini - one run's configuration, see raser.ini(5). Daemons read it when they "
-	      "start.\n\n[run]\n", f);
-	for (const struct key *k = run_keys; k->name; k++)
-		fprintf(f, "; %s\n%s = %s\n", k->comment, k->name,
-			!strcmp(k->name, "force") && force ? "yes" : k->value);
-	fputs("\n; What runs an agent and how, see raser-agentd(8).\n\n[agent]\n", f);
-	for (const struct key *k = agent_keys; k->name; k++)
-		fprintf(f, "; %s\n%s = %s\n", k->comment, k->name,
-			!strcmp(k->name, "plugin") ? plugin : k->value);
-	fputs("\n; Tiers from the lowest to the highest. A task that fails moves up to the first "
-	      "tier that\n; takes tasks with so many failures.\n", f);
-	for (size_t i = 0; i < sizeof(default_tiers) / sizeof(default_tiers[0]); i++) {
-		fprintf(f, "\n[tier %s]\n", default_tiers[i].name);
-		for (size_t k = 0; tier_keys[k].name; k++)
-			fprintf(f, "; %s\n%s = %s\n", tier_keys[k].comment, tier_keys[k].name,
-				default_tiers[i].values[k]);
-	}
-	if (fclose(f) != 0) {
-		free(text);
-		return NULL;
-	}
-	return text;
-}
-
-char *
-conf_template(const char *plugin)
-{
-	return conf_template_force(plugin, false);
-}
-
 int
 conf_tier(const struct conf *conf, const char *name)
 {
@@ -406,19 +201,75 @@ conf_tier(const struct conf *conf, const char *name)
 int
 conf_level(const struct conf *conf, int level, int failures)
 {
+	int top = ladder_top(conf);
+
 	if (level < 0)
 		level = 0;
-	while (level < conf->ntiers - 1 && conf->tiers[level].failures != FAILURES_ALL &&
-	       conf->tiers[level].failures < failures)
+	if (level >= conf->ntiers) /* raser.ini has lost a tier */
+		return top;
+	if (!conf->tiers[level].ladder)
+		return level;
+	while (level < top && (!conf->tiers[level].ladder ||
+			       (conf->tiers[level].failures != FAILURES_ALL &&
+				conf->tiers[level].failures < failures)))
 		level++;
-	return level < conf->ntiers ? level : conf->ntiers - 1;
+	return level;
 }
 
 int
 conf_level_for_memory(const struct conf *conf, int64_t bytes)
 {
 	for (int i = 0; i < conf->ntiers; i++)
-		if (conf->tiers[i].memory == 0 || conf->tiers[i].memory >= bytes)
+		if (conf->tiers[i].ladder && conf_has_memory(conf, i, bytes))
 			return i;
 	return -1;
+}
+
+int
+conf_first(const struct conf *conf)
+{
+	int i = 0;
+
+	while (i < conf->ntiers - 1 && !conf->tiers[i].ladder)
+		i++;
+	return i;
+}
+
+bool
+conf_has_memory(const struct conf *conf, int tier, int64_t bytes)
+{
+	return conf->tiers[tier].memory == 0 || conf->tiers[tier].memory >= bytes;
+}
+
+int
+conf_base(const struct conf *conf, const char *tier, int64_t memory)
+{
+	int by_tier = *tier ? conf_tier(conf, tier) : conf_first(conf);
+	int by_memory = memory ? conf_level_for_memory(conf, memory) : 0;
+
+	if (by_tier < 0 || by_memory < 0)
+		return by_tier >= 0 && !conf->tiers[by_tier].ladder ? by_tier : ladder_top(conf);
+	return by_tier > by_memory || !conf->tiers[by_tier].ladder ? by_tier : by_memory;
+}
+
+bool
+conf_takes(const struct conf *conf, int tier, int level)
+{
+	return conf->tiers[tier].ladder ? level <= tier && conf->tiers[level].ladder : level == tier;
+}
+
+uint32_t
+conf_levels(const struct conf *conf, int tier)
+{
+	uint32_t levels = 0;
+
+	for (int i = 0; i <= tier; i++)
+		levels |= (uint32_t)conf_takes(conf, tier, i) << i;
+	return levels;
+}
+
+uint32_t
+conf_lane(const struct conf *conf, int tier)
+{
+	return conf->tiers[tier].ladder ? conf_levels(conf, ladder_top(conf)) : 1U << tier;
 }

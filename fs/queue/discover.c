@@ -93,7 +93,7 @@ apply_fold(struct queue *q, int64_t serial, unsigned link, bool is_end, const st
 	t.attempt = f->attempt;
 	t.counts = f->counts;
 	if (t.counts.level >= q->conf.ntiers) /* raser.ini has lost a tier */
-		t.counts.level = q->conf.ntiers - 1;
+		t.counts.level = conf_level(&q->conf, t.counts.level, 0);
 	t.reason = f->reason;
 	if (f->time)
 		t.changed = f->time;
@@ -251,19 +251,13 @@ static int
 on_task(void *arg, int64_t line, const struct task_spec *spec)
 {
 	struct loading *ld = arg;
-	const struct conf *conf = &ld->q->conf;
 	struct task t = { .serial = ld->entry->batch.base + line - 1, .attempt = 1,
 			  .reason = WHY_NONE, .priority = spec->priority,
 			  .expected = spec->expected, .max_failures = spec->max_failures,
 			  .size = (int64_t)spec->size, .changed = ld->entry->batch.submitted };
 
 	memcpy(t.name, spec->name, sizeof(t.name));
-	int by_tier = *spec->tier ? conf_tier(conf, spec->tier) : 0;
-	int by_memory = spec->memory ? conf_level_for_memory(conf, spec->memory) : 0;
-	/* raser.ini may have lost a tier since: then the highest must do */
-	int a = by_tier < 0 ? conf->ntiers - 1 : by_tier;
-	int b = by_memory < 0 ? conf->ntiers - 1 : by_memory;
-	t.base = t.counts.level = a > b ? a : b;
+	t.base = t.counts.level = conf_base(&ld->q->conf, spec->tier, spec->memory);
 	ld->tasks[ld->n++] = t;
 	return 0;
 }

@@ -16,7 +16,7 @@
 	" max_failures, size, changed, waits"
 
 enum stmt {
-	ST_ADD, ST_FIND, ST_GET, ST_SET, ST_STATE, ST_ALL, ST_TIER, ST_PICK, ST_EVIDENCE,
+	ST_ADD, ST_FIND, ST_GET, ST_SET, ST_STATE, ST_ALL, ST_LEVELS, ST_PICK, ST_EVIDENCE,
 	ST_SET_EVIDENCE, ST_DROP_EVIDENCE, ST_BEGIN, ST_COMMIT,
 	ST_COUNT
 };
@@ -32,7 +32,7 @@ static const char *const sql[ST_COUNT] = {
 	[ST_STATE] = "SELECT " COLUMNS
 		     " FROM task WHERE state=?2 AND serial>?1 ORDER BY state, serial",
 	[ST_ALL] = "SELECT " COLUMNS " FROM task WHERE serial>?1 ORDER BY serial",
-	[ST_TIER] = "SELECT " COLUMNS " FROM task WHERE state=0 AND serial>?1 AND level<=?2"
+	[ST_LEVELS] = "SELECT " COLUMNS " FROM task WHERE state=0 AND serial>?1 AND (?2 >> level) & 1"
 		    " ORDER BY state, serial",
 	[ST_PICK] = "SELECT serial, priority, expected FROM task INDEXED BY best"
 		    " WHERE state=0 AND waits=0 AND level=?1"
@@ -249,15 +249,11 @@ index_evidence(struct index *ix, int64_t serial, char *text, size_t size)
 	sqlite3_reset(s);
 }
 
-void
-index_list(struct index *ix, int view, int64_t after, index_fn *fn, void *arg)
+static void
+each_row(sqlite3_stmt *s, index_fn *fn, void *arg)
 {
-	sqlite3_stmt *s = ix->stmt[view == VIEW_ALL ? ST_ALL : view >= VIEW_TIER ? ST_TIER : ST_STATE];
 	struct task t;
 
-	sqlite3_bind_int64(s, 1, after);
-	if (view != VIEW_ALL)
-		sqlite3_bind_int(s, 2, view >= VIEW_TIER ? view - VIEW_TIER : view);
 	while (sqlite3_step(s) == SQLITE_ROW) {
 		row_task(s, &t);
 		if (fn(arg, &t))
@@ -266,9 +262,30 @@ index_list(struct index *ix, int view, int64_t after, index_fn *fn, void *arg)
 	sqlite3_reset(s);
 }
 
+void
+index_list(struct index *ix, int view, int64_t after, index_fn *fn, void *arg)
+{
+	sqlite3_stmt *s = ix->stmt[view == VIEW_ALL ? ST_ALL : ST_STATE];
+
+	sqlite3_bind_int64(s, 1, after);
+	if (view != VIEW_ALL)
+		sqlite3_bind_int(s, 2, view);
+	each_row(s, fn, arg);
+}
+
+void
+index_list_pending(struct index *ix, uint32_t levels, int64_t after, index_fn *fn, void *arg)
+{
+	sqlite3_stmt *s = ix->stmt[ST_LEVELS];
+
+	sqlite3_bind_int64(s, 1, after);
+	sqlite3_bind_int64(s, 2, levels);
+	each_row(s, fn, arg);
+}
+
 struct candidate {
 	int64_t serial, priority, expected;
-	bool elevated;
+	bool first;
 };
 
 static int
@@ -277,8 +294,8 @@ better(const void *a, const void *b)
 	const struct candidate *x = a;
 	const struct candidate *y = b;
 
-	if (x->elevated != y->elevated)
-		return x->elevated ? -1 : 1;
+	if (x->first != y->first)
+		return x->first ? -1 : 1;
 	if (x->priority != y->priority)
 		return x->priority > y->priority ? -1 : 1;
 	if (x->expected != y->expected)
@@ -287,17 +304,19 @@ better(const void *a, const void *b)
 }
 
 int
-index_pick(struct index *ix, int tier, bool elevated_first, int64_t *serials, int max)
+index_pick(struct index *ix, uint32_t levels, uint32_t first, int64_t *serials, int max)
 {
 	sqlite3_stmt *s = ix->stmt[ST_PICK];
-	struct candidate *all = malloc(sizeof(*all) * (size_t)max * (size_t)(tier + 1));
+	struct candidate *all = NULL;
 	int n = 0;
 
-	if (!all)
-		return 0;
-	for (int level = 0; level <= tier; level++) {
-		if (ix->count[TASK_PENDING][level] == ix->waiting[level])
+	for (int level = 0; level < TIERS_MAX; level++) {
+		if (!(levels >> level & 1) || ix->count[TASK_PENDING][level] == ix->waiting[level])
 			continue;
+		struct candidate *grown = realloc(all, sizeof(*all) * (size_t)(n + max));
+		if (!grown)
+			break;
+		all = grown;
 		sqlite3_bind_int(s, 1, level);
 		sqlite3_bind_int(s, 2, max);
 		while (sqlite3_step(s) == SQLITE_ROW)
@@ -305,11 +324,12 @@ index_pick(struct index *ix, int tier, bool elevated_first, int64_t *serials, in
 				.serial = sqlite3_column_int64(s, 0),
 				.priority = sqlite3_column_int64(s, 1),
 				.expected = sqlite3_column_int64(s, 2),
-				.elevated = elevated_first && level > 0,
+				.first = first >> level & 1,
 			};
 		sqlite3_reset(s);
 	}
-	qsort(all, (size_t)n, sizeof(*all), better);
+	if (n)
+		qsort(all, (size_t)n, sizeof(*all), better);
 	if (n > max)
 		n = max;
 	for (int i = 0; i < n; i++)
@@ -318,22 +338,25 @@ index_pick(struct index *ix, int tier, bool elevated_first, int64_t *serials, in
 	return n;
 }
 
-int64_t
-index_count(const struct index *ix, enum task_state state, int tier)
+static int64_t
+sum_of(const int64_t counts[TIERS_MAX], uint32_t levels)
 {
 	int64_t sum = 0;
 
-	for (int level = 0; level <= tier && level < TIERS_MAX; level++)
-		sum += ix->count[state][level];
+	for (int level = 0; level < TIERS_MAX; level++)
+		if (levels >> level & 1)
+			sum += counts[level];
 	return sum;
 }
 
 int64_t
-index_waiting(const struct index *ix, int tier)
+index_count(const struct index *ix, enum task_state state, uint32_t levels)
 {
-	int64_t sum = 0;
+	return sum_of(ix->count[state], levels);
+}
 
-	for (int level = 0; level <= tier && level < TIERS_MAX; level++)
-		sum += ix->waiting[level];
-	return sum;
+int64_t
+index_waiting(const struct index *ix, uint32_t levels)
+{
+	return sum_of(ix->waiting, levels);
 }

@@ -23,7 +23,8 @@ struct task {
 	bool waits;	    /* pending, but not to be chosen here yet */
 };
 
-/* What a listing may ask for: a state, all tasks, or what tier t may take (VIEW_TIER + t). */
+/* What a listing may ask for: a state, all tasks, or, of the queue, what tier t may take
+ * (VIEW_TIER + t). */
 enum { VIEW_ALL = -1, VIEW_TIER = 16 };
 
 struct index;
@@ -65,15 +66,22 @@ index_fn(void *arg, const struct task *t);
 void
 index_list(struct index *ix, int view, int64_t after, index_fn *fn, void *arg);
 
-/* The serials of the best tasks for a tier that may be chosen now, at most max; returns how
- * many. Elevated first where asked, then priority, then longest expected, then submission. */
-int
-index_pick(struct index *ix, int tier, bool elevated_first, int64_t *serials, int max);
+/* Sets of levels have a bit for each. */
+#define LEVELS_ALL UINT32_MAX
 
-/* How many tasks are in a state at levels 0 to tier, and how many of the pending ones wait. */
+/* The same of the pending tasks at these levels. */
+void
+index_list_pending(struct index *ix, uint32_t levels, int64_t after, index_fn *fn, void *arg);
+
+/* The serials of the best tasks at these levels that may be chosen now, at most max; returns how
+ * many. Those at levels `first` first, then by priority, longest expected, submission. */
+int
+index_pick(struct index *ix, uint32_t levels, uint32_t first, int64_t *serials, int max);
+
+/* How many tasks are in a state at these levels, and how many of the pending ones wait. */
 int64_t
-index_count(const struct index *ix, enum task_state state, int tier);
+index_count(const struct index *ix, enum task_state state, uint32_t levels);
 int64_t
-index_waiting(const struct index *ix, int tier);
+index_waiting(const struct index *ix, uint32_t levels);
 
 #endif

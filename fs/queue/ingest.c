@@ -16,6 +16,7 @@ enum {
 	TASK_LIMIT = 64 << 20, /* bytes of one task */
 	NEAR_END = 16,	       /* an error so near to the end may be a cut token */
 };
+#define EXPECTED_MAX INT64_C(1000000000000) /* seconds */
 
 /* How the text is put together, known once its first task has been seen. */
 enum layout {
@@ -34,6 +35,8 @@ struct ingest {
 	struct builder *builder;
 	ingest_task_fn *fn;
 	void *arg;
+	ingest_expected_fn *expected;
+	void *expected_arg;
 	enum layout layout;
 	enum array_at array;
 	char *buf;
@@ -65,6 +68,13 @@ ingest_free(struct ingest *in)
 		return;
 	free(in->buf);
 	free(in);
+}
+
+void
+ingest_expect(struct ingest *in, ingest_expected_fn *fn, void *arg)
+{
+	in->expected = fn;
+	in->expected_arg = arg;
 }
 
 void
@@ -158,9 +168,10 @@ get_tier(const struct ingest *in, const json_t *obj, char *tier, char *why)
 
 /* The memory that a task asks for, if any: bytes, or a size such as "1500M". */
 static bool
-get_memory(const struct ingest *in, const json_t *obj, int64_t *memory, char *why)
+get_memory(const struct ingest *in, const json_t *obj, const char *tier, int64_t *memory, char *why)
 {
 	const json_t *v = json_object_get(obj, "memory");
+	int named = *tier ? conf_tier(in->conf, tier) : -1;
 
 	if (json_is_string(v)) {
 		if (!parse_size(json_string_value(v), memory)) {
@@ -168,6 +179,13 @@ get_memory(const struct ingest *in, const json_t *obj, int64_t *memory, char *wh
 			return false;
 		}
 	} else if (!get_number(obj, "memory", 0, memory, why)) {
+		return false;
+	}
+	if (named >= 0 && !in->conf->tiers[named].ladder) {
+		if (conf_has_memory(in->conf, named, *memory))
+			return true;
+		snprintf(why, WHY_TEXT, "memory: tier %s, which is off the ladder, has less than %lld bytes",
+			 tier, (long long)*memory);
 		return false;
 	}
 	if (*memory && conf_level_for_memory(in->conf, *memory) < 0) {
@@ -215,6 +233,23 @@ get_id(const struct ingest *in, const json_t *obj, char *name, char *why)
 	return !rc;
 }
 
+/* What a task is expected to take by its own word, or else by what is known of it. */
+static bool
+get_expected(const struct ingest *in, const json_t *obj, const char *name, int64_t *expected,
+	     char *why)
+{
+	const json_t *v = json_object_get(obj, "expected");
+
+	if (!get_number(obj, "expected", 0, expected, why))
+		return false;
+	if ((!v || json_is_null(v)) && in->expected) {
+		int64_t known = in->expected(in->expected_arg, name);
+
+		*expected = known < 0 ? 0 : known < EXPECTED_MAX ? known : EXPECTED_MAX;
+	}
+	return true;
+}
+
 /* One parsed task, whose text is body. */
 static int
 take_task(struct ingest *in, const json_t *obj, const char *body, size_t size)
@@ -226,9 +261,9 @@ take_task(struct ingest *in, const json_t *obj, const char *body, size_t size)
 	if (!json_is_object(obj))
 		return fail_here(in, -EINVAL, "a task must be a JSON object");
 	if (!get_id(in, obj, spec.name, why) || !get_tier(in, obj, spec.tier, why) ||
-	    !get_memory(in, obj, &spec.memory, why) ||
+	    !get_memory(in, obj, spec.tier, &spec.memory, why) ||
 	    !get_number(obj, "priority", -1000000, &spec.priority, why) ||
-	    !get_number(obj, "expected", 0, &spec.expected, why) ||
+	    !get_expected(in, obj, spec.name, &spec.expected, why) ||
 	    !get_number(obj, "max_failures", 0, &spec.max_failures, why))
 		return fail_here(in, -EINVAL, why);
 	int rc = builder_add(in->builder, &spec, &err);

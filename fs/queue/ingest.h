@@ -23,6 +23,14 @@ ingest_new(const struct conf *conf, const char *id_field, struct builder *builde
 void
 ingest_free(struct ingest *in);
 
+/* How many seconds a task of that file name is expected to take; 0 or less: not known. */
+typedef int64_t
+ingest_expected_fn(void *arg, const char *name);
+/* Ask for tasks that do not say it themselves (no member "expected", or null). It becomes the
+ * task's, and no part of its payload: of what is compared it changes nothing. */
+void
+ingest_expect(struct ingest *in, ingest_expected_fn *fn, void *arg);
+
 /* What follows goes to another builder. */
 void
 ingest_to(struct ingest *in, struct builder *builder);

@@ -272,16 +272,20 @@ ready_count(struct queue *q, int tier)
 	if (q->leaving || !q->joined || q->must_beat || q->pause_until || q->probing ||
 	    disk_is_away(&q->disk))
 		return 0;
-	return index_count(q->index, TASK_PENDING, tier) - index_waiting(q->index, tier);
+	uint32_t levels = conf_levels(&q->conf, tier);
+	return index_count(q->index, TASK_PENDING, levels) - index_waiting(q->index, levels);
 }
 
 /* Nothing that tier could ever be given, as far as is known. */
 static bool
 nothing_left(struct queue *q, int tier)
 {
-	return index_count(q->index, TASK_PENDING, tier) == 0 &&
-	       index_count(q->index, TASK_CLAIMED, tier) == 0 &&
-	       index_count(q->index, TASK_UNREAD, TIERS_MAX - 1) == 0;
+	uint32_t levels = conf_levels(&q->conf, tier);
+
+	/* an end that was not read may have left its task at any level of the lane */
+	return index_count(q->index, TASK_PENDING, levels) == 0 &&
+	       index_count(q->index, TASK_CLAIMED, levels) == 0 &&
+	       index_count(q->index, TASK_UNREAD, conf_lane(&q->conf, tier)) == 0;
 }
 
 static void
@@ -463,7 +467,10 @@ void
 queue_list(struct queue *q, int view, int64_t after, index_fn *fn, void *arg)
 {
 	pthread_mutex_lock(&q->lock);
-	index_list(q->index, view, after, fn, arg);
+	if (view >= VIEW_TIER)
+		index_list_pending(q->index, conf_levels(&q->conf, view - VIEW_TIER), after, fn, arg);
+	else
+		index_list(q->index, view, after, fn, arg);
 	pthread_mutex_unlock(&q->lock);
 }
 
@@ -471,7 +478,7 @@ bool
 queue_has_unread(struct queue *q)
 {
 	pthread_mutex_lock(&q->lock);
-	bool yes = index_count(q->index, TASK_UNREAD, TIERS_MAX - 1) > 0;
+	bool yes = index_count(q->index, TASK_UNREAD, LEVELS_ALL) > 0;
 	pthread_mutex_unlock(&q->lock);
 	return yes;
 }
@@ -488,8 +495,11 @@ queue_ready(struct queue *q, int tier)
 uint64_t
 queue_generation(struct queue *q, int tier)
 {
+	uint64_t n = 0;
+
 	pthread_mutex_lock(&q->lock);
-	uint64_t n = q->generation[tier];
+	for (int i = 0; i < q->conf.ntiers; i++)
+		n += tier < 0 || tier == i ? q->generation[i] : 0;
 	pthread_mutex_unlock(&q->lock);
 	return n;
 }
@@ -637,7 +647,7 @@ queue_stats(struct queue *q, struct queue_stats *s)
 	pthread_mutex_lock(&q->lock);
 	*s = q->stats;
 	for (int i = 0; i < TASK_STATES; i++)
-		s->count[i] = index_count(q->index, (enum task_state)i, TIERS_MAX - 1);
+		s->count[i] = index_count(q->index, (enum task_state)i, LEVELS_ALL);
 	memcpy(s->held, q->held_by_tier, sizeof(s->held));
 	for (int i = 0; i < TIERS_MAX; i++)
 		s->waiting[i] = q->waiting[i];

@@ -96,7 +96,7 @@ queue_has_unread(struct queue *q);
 /* How many tasks tier could be given now; 0 while this node has stopped claiming. */
 int64_t
 queue_ready(struct queue *q, int tier);
-/* Counts what changes what a waiter of the tier could be told. */
+/* Counts what changes what a waiter of the tier, or (-1) of any, could be told. */
 uint64_t
 queue_generation(struct queue *q, int tier);
 /* Nothing is left that could become claimable for tier, by a full pass that began after now. */
@@ -242,6 +242,10 @@ struct submission *
 submission_new(struct queue *q, const char *id_field, struct err *err);
 void
 submission_free(struct submission *s);
+/* Before anything is fed: where to learn how many seconds tasks take that do not say it; see
+ * ingest_expect(). name is the id as a file name (name_encode()). */
+void
+submission_expect(struct submission *s, int64_t (*expected)(void *arg, const char *name), void *arg);
 int
 submission_feed(struct submission *s, const char *data, size_t len, struct err *err);
 /*

@@ -117,7 +117,7 @@ static bool
 others_may_take(const struct queue *q, int level)
 {
 	for (int i = level; i < q->conf.ntiers; i++)
-		if (q->peers[i])
+		if (q->peers[i] && conf_takes(&q->conf, i, level))
 			return true;
 	return false;
 }

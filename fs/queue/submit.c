@@ -92,6 +92,12 @@ submission_free(struct submission *s)
 	free(s);
 }
 
+void
+submission_expect(struct submission *s, int64_t (*expected)(void *arg, const char *name), void *arg)
+{
+	ingest_expect(s->ingest, expected, arg);
+}
+
 /* Say why nothing of this submission exists. */
 static int
 reject(struct submission *s, int code, const struct err *err)

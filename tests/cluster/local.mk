@@ -9,6 +9,10 @@ cluster_tests = \
 deep_tests = \
 	tests/cluster/gluster.t \
 	# end of deep tests
+# on a real Slurm of one machine: `make check-slurm`, as root, in a quarter of an hour
+slurm_tests = \
+	tests/cluster/slurm/0100-rig.t \
+	# end of slurm tests
 check_PROGRAMS += \
 	tests/cluster/agents \
 	tests/cluster/fresh \
@@ -30,11 +34,14 @@ check-cluster: programs tests/cluster/xstate.so
 	@$(MAKE) $(AM_MAKEFLAGS) check-TESTS TESTS="$(cluster_tests)"
 check-deep: programs tests/cluster/xstate.so
 	@$(MAKE) $(AM_MAKEFLAGS) check-TESTS TESTS="$(cluster_tests) $(deep_tests)"
-.PHONY: check-cluster check-deep
+check-slurm: programs
+	@$(MAKE) $(AM_MAKEFLAGS) check-TESTS TESTS="$(slurm_tests)"
+.PHONY: check-cluster check-deep check-slurm
 
 EXTRA_DIST += \
 	$(cluster_tests) \
 	$(deep_tests) \
+	$(slurm_tests) \
 	tests/bench/cluster \
 	tests/cluster/README \
 	tests/cluster/faults.sh \
@@ -45,6 +52,10 @@ EXTRA_DIST += \
 	tests/cluster/nfs \
 	tests/cluster/nfs.sh \
 	tests/cluster/rig.sh \
+	tests/cluster/slurm/lib.sh \
+	tests/cluster/slurm/node \
+	tests/cluster/slurm/start \
+	tests/cluster/slurm/stop \
 	tests/cluster/times.sh \
 	tests/cluster/xstate.c \
 	# end of cluster files

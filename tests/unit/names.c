@@ -1,9 +1,8 @@
 /*
- * names.c - ids <-> file names, sizes, and raser.ini.
+ * names.c - ids <-> file names.
  */
 #include <config.h>
 
-#include "conf.h"
 #include "names.h"
 #include "tap.h"
 
@@ -61,65 +60,9 @@ ids(void)
 	   "what is not T@k");
 }
 
-static void
-configuration(void)
-{
-	struct conf c = { 0 };
-	struct err e = { 0 };
-	int64_t n;
-	char *text = conf_template("");
-
-	ok(text && conf_parse(&c, text, &e) == 0, "the default raser.ini parses: %s", e.text);
-	ok(c.steal_after_ms == 180000 && c.max_failures == 5 && c.ntiers == 3, "its values");
-	ok(c.tiers[2].elevated_first && c.tiers[2].failures == FAILURES_ALL &&
-		   c.tiers[0].memory == 1LL << 30, "its tiers");
-	ok(conf_level(&c, 0, 0) == 0 && conf_level(&c, 0, 1) == 1 && conf_level(&c, 0, 2) == 2 &&
-		   conf_level(&c, 2, 0) == 2 && conf_level(&c, 0, 99) == 2,
-	   "failures move a task up, nothing moves it down");
-	ok(conf_level_for_memory(&c, 1500 << 20) == 1 &&
-		   conf_level_for_memory(&c, 5LL << 30) == -1, "memory finds its tier");
-	free(text);
-
-	static const struct {
-		const char *ini, *says;
-	} bad[] = {
-		{ "[run]\nsteal_after = soon\n[tier a]\n", "line 2: steal_after must be a number" },
-		{ "[run]\nsteal_after = 0.1\n[tier a]\n", "line 2: steal_after must be" },
-		{ "[run]\nstael_after = 1\n[tier a]\n", "line 2: [run] has no key stael_after" },
-		{ "[tiers]\nx = 1\n", "no section [tiers]" },
-		{ "[run]\nsteal_after = 3\n", "names no [tier NAME]" },
-		{ "[tier a/b]\nmemory = 1G\n", "not a tier's name" },
-		{ "[tier a]\n[tier b]\nmemory = 1G\n", "[tier a] has no keys" },
-		{ "[tier a]\nfailures = 3\n", "must have failures = all" },
-		{ "[tier a]\nmemory = lots\n", "line 2: memory must be a size" },
-		{ "[agent]\nsandbox = box\n[tier a]\n", "sandbox must be one of auto none bwrap" },
-		{ "[agent]\nsandbox = auto none\n[tier a]\n", "sandbox must be one of" },
-		{ "[agent]\nmax_steps = 1.5\n[tier a]\n", "max_steps must be a whole number" },
-		{ "[agent]\nenv = X\n  bind = /data\n[tier a]\nmemory = 1\n", "goes on with the one before" },
-		{ "hello\n", "line 1" },
-	};
-	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
-		e.text[0] = '\0';
-		int rc = conf_parse(&c, bad[i].ini, &e);
-		ok(rc == -EINVAL && strstr(e.text, bad[i].says), "refused: %s", e.text);
-	}
-	ok(conf_parse(&c, "[run]\nsteal_after = 1.5\n[tier a]\nfailures = all\n", &e) == 0 &&
-		   c.steal_after_ms == 1500, "times take fractions");
-	ok(conf_parse(&c, "[agent]\nenv = A B\n  C\nenv = D\nhang_after = 0\n[tier a]\nmemory = 0\n", &e) == 0 &&
-		   !strcmp(c.agent.env, "A B C D") && c.agent.hang_after_ms == 0 &&
-		   c.agent.checkpoint_every_ms == 300000 && !strcmp(c.agent.sandbox, "auto"),
-	   "lists go on; what is not said has its default");
-	ok(parse_size("1G", &n) && n == 1LL << 30 && parse_size("1.5k", &n) && n == 1536 &&
-		   parse_size("2MiB", &n) && n == 2 << 20 && parse_size("7", &n) && n == 7,
-	   "sizes");
-	ok(!parse_size("", &n) && !parse_size("-1", &n) && !parse_size("1Q", &n) &&
-		   !parse_size("nan", &n), "no sizes");
-}
-
 int
 main(void)
 {
 	ids();
-	configuration();
 	return done_testing();
 }

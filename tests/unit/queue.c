@@ -115,6 +115,54 @@ order(void)
 	queue_close(q, now);
 }
 
+/* What earlier runs have taken, as a file of durations would say it. */
+static int64_t
+known_duration(void *arg, const char *name)
+{
+	++*(int *)arg;
+	return !strcmp(name, "a") ? 10 : !strcmp(name, "b%2F1") ? 100 : !strcmp(name, "u") ? -1 : 1000;
+}
+
+static void
+durations(void)
+{
+	static const char tasks[] =
+		"{\"id\":\"a\", \"x\":1}\n{\"id\":\"b/1\",\"expected\":null}\n"
+		"{\"id\":\"c\",\"expected\":50}\n{\"id\":\"d\",\"expected\":0}\n{\"id\":\"u\"}\n";
+	static const int64_t wanted[] = { 10, 100, 50, 0, 0 };
+	char path[300];
+	char *body;
+	size_t size;
+	struct task t;
+	struct err e = { "" };
+	struct submission_totals totals;
+	int asked = 0;
+
+	new_run(path, "durations", "");
+	struct queue *q = join(path);
+	struct submission *s = submission_new(q, NULL, &e);
+	submission_expect(s, known_duration, &asked);
+	ok(!submission_feed(s, tasks, strlen(tasks), &e) && !submission_finish(s, "test", now, &e) &&
+		   asked == 3,
+	   "what others know is asked for tasks that do not say it: %s", e.text);
+	submission_free(s);
+	bool all = true;
+	for (int i = 0; i < 5; i++)
+		all &= !queue_get(q, i + 1, &t) && t.expected == wanted[i];
+	ok(all, "and is what is expected of them");
+	ok(!queue_payload(q, 1, &body, &size) && size == strlen(body) && !strcmp(body, "{\"id\":\"a\", \"x\":1}"),
+	   "payloads are what they were");
+	free(body);
+	s = submission_new(q, NULL, &e);
+	ok(!submission_feed(s, tasks, strlen(tasks), &e) && !submission_finish(s, "test", now, &e),
+	   "the same tasks without it: %s", e.text);
+	submission_totals(s, &totals);
+	ok(totals.tasks == 0 && totals.duplicates == 5 && !queue_get(q, 1, &t) && t.expected == 10,
+	   "are there already, and stay what they are");
+	submission_free(s);
+	queue_close(q, now);
+}
+
 static void
 limits(void)
 {
@@ -364,6 +412,7 @@ main(void)
 	log_init("queue.t", LOG_NOTHING);
 	now = now_read();
 	order();
+	durations();
 	limits();
 	delays();
 	pauses();
