@@ -138,6 +138,20 @@ apply_found(struct queue *q, int64_t serial, unsigned attempt, const char *text)
 	apply_fold(q, serial, attempt, false, &f);
 }
 
+void
+apply_end_after(struct queue *q, int64_t serial, unsigned attempt, const char *text)
+{
+	struct task t;
+	struct fold f;
+
+	if (index_get(q->index, serial, &t) || t.state != TASK_CANCELLED || t.attempt != attempt)
+		return;
+	found_end(text, attempt, &t.counts, &f);
+	t.state = TASK_UNREAD;
+	task_store(q, &t);
+	apply_fold(q, serial, attempt, true, &f);
+}
+
 /* ---- ends that nobody here has read ---- */
 
 struct unread {

@@ -138,23 +138,6 @@ queue_cancel(struct queue *q, int64_t serial, unsigned attempt, struct now now)
 	return hand_told(q, "cancel", serial, attempt, cancel(q, serial, attempt, now));
 }
 
-/* Another end than the one that we know: a claim was its own end, and somebody has ended it all the
- * same. [under lock] */
-static void
-take_other_end(struct queue *q, const struct task *t, const char *text)
-{
-	struct task row;
-	struct fold f;
-
-	if (index_get(q->index, t->serial, &row) || row.state != TASK_CANCELLED ||
-	    row.attempt != t->attempt)
-		return;
-	row.state = TASK_UNREAD;
-	task_store(q, &row);
-	found_end(text, t->attempt, &t->counts, &f);
-	apply_fold(q, t->serial, t->attempt, true, &f);
-}
-
 /*
  * A pending task is cancelled by a claim that is its own end. An agent may have had that claim before,
  * which the storage has lost, for claims are not synced; and its holder, who does not know, may still
@@ -203,7 +186,7 @@ close_cancelled(struct queue *q, const struct task *t, struct now now)
 	pthread_mutex_lock(&q->lock);
 	lease_drop(q, lease_find(q, t->serial, t->attempt));
 	if (rc >= 0 && !sealed && !closed)
-		take_other_end(q, t, found);
+		apply_end_after(q, t->serial, t->attempt, found);
 	pthread_cond_broadcast(&q->settled);
 	pthread_mutex_unlock(&q->lock);
 	if (sealed)

@@ -27,6 +27,7 @@ struct bay {
 	int unread;	    /* ends that are known of, but not read */
 	bool unsure;	    /* may have been sealed since it was listed: see seal_overrules() */
 	uint64_t endless;   /* of claims that are over without an end: those that are not ours to end */
+	uint64_t cancelled; /* of tasks that are known to be cancelled: those whose ends were read */
 	unsigned seal;	    /* the number of the seal that was read; 0 = none */
 	struct sealed *sealed; /* what it says, by line; NULL until it is read */
 	/* group commit, guarded by queue.sync_lock */
@@ -311,6 +312,7 @@ struct row {
 	unsigned claim, end; /* highest attempt with such a link */
 	bool sealed;	     /* end is what a seal says */
 	bool endless;	     /* over, by what is known; but its highest link is a claim */
+	bool cancelled;	     /* by what is known; and its highest link is an end */
 };
 struct bay_rows {
 	struct row *rows;
@@ -324,6 +326,10 @@ apply_over(struct queue *q, const struct bay_rows *rows, const struct fold *fold
 /* Pending tasks that a claim of ours lost to: apply the text that stands there. [under lock] */
 void
 apply_found(struct queue *q, int64_t serial, unsigned attempt, const char *text);
+/* An end stands where a claim that is its own end had said cancelled: it counts, and not the claim.
+ * [under lock] */
+void
+apply_end_after(struct queue *q, int64_t serial, unsigned attempt, const char *text);
 /* Forget a claim of another daemon that is over. [under lock] */
 void
 drop_foreign(struct queue *q, int64_t serial, unsigned attempt);

@@ -33,8 +33,8 @@ read_end(const char *path, const char *file, char text[LINK_TEXT])
 	text[n > 0 ? n : 0] = '\0';
 }
 
-/* Two daemons; the claim of the first one on t1 is forgotten, and another, which has never seen it,
- * cancels the task. Its end was on its way by then. */
+/* The claim of a daemon on t1 is forgotten, and another, which has never seen it, cancels the task. Its
+ * end was on its way by then. */
 static void
 cancelled_in_its_place(const char *name, char outcome)
 {
@@ -47,18 +47,28 @@ cancelled_in_its_place(const char *name, char outcome)
 	run_new(path, name, 1, "t");
 	struct queue *a = run_open(path, true);
 	struct queue *b = run_open(path, true);
+	struct queue *c = run_open(path, true);
 	bool held = !queue_claim(a, 1, 1, 0, &run_agent, now, &g) && !queue_lease(a, 1, 1, &info);
 	forget(path, "t1@1.claim");
 	ok(held && !queue_cancel(b, 1, 1, now), "a claim is forgotten, and its task is cancelled (%s)",
 	   name);
+	queue_refresh(c, now, 0, 0);
 	snprintf(text, sizeof(text), "%s:%llu:%lld:%c:-:0:0:0", info.owner,
 		 (unsigned long long)g.seq + 1, (long long)now.wall_s, outcome);
 	if (outcome && symlink(text, run_file(path, 0, "t1@1.end", full)))
 		ok(false, "%s", full);
 
 	struct task t = { 0 };
+	struct task seen = { 0 };
+	queue_refresh(c, now, 0, 0);
+	bool known = !queue_get(c, 1, &seen);
 	int rc = queue_reopen(b, 1, 1, now);
 	bool found = !queue_get(b, 1, &t);
+	if (outcome)
+		ok(known && found && seen.state == t.state && seen.attempt == t.attempt,
+		   "who knew of the cancelling sees that an end came after it");
+	else
+		ok(known && seen.state == TASK_CANCELLED, "who knew of the cancelling still does");
 	if (outcome == 'd')
 		ok(rc == -EPERM && found && t.state == TASK_DONE && t.attempt == 1 &&
 			   !run_files(path, "t1@2"),
@@ -75,6 +85,7 @@ cancelled_in_its_place(const char *name, char outcome)
 		   "only when the name of its end was taken, so that its holder is told");
 	queue_close(a, now);
 	queue_close(b, now);
+	queue_close(c, now);
 }
 
 /* What a claim was built on is forgotten with it: the task is what it was before, and not free. */
