@@ -484,6 +484,35 @@ rules_all_final(char *open, size_t size)
 	return !s.open;
 }
 
+bool
+rules_views_agree(char *text, size_t size)
+{
+	struct queue *q = truth_open();
+	bool agree = true;
+
+	for (int i = 0; agree && i < world.nprocs; i++) {
+		struct proc *p = world.procs[i];
+
+		if (p->dead || p->leaving || p->closed || p->sealer || !p->q)
+			continue;
+		for (size_t k = 0; agree && k < r.nsubmitted; k++) {
+			struct task t;
+			struct task seen;
+
+			if (queue_find(q, r.submitted[k], &t) ||
+			    queue_find(p->q, r.submitted[k], &seen))
+				continue;
+			agree = t.state == seen.state && t.attempt == seen.attempt;
+			if (!agree)
+				snprintf(text, size, "daemon %d takes %s@%u for %d, but it is %d of @%u",
+					 p->id, seen.name, seen.attempt, (int)seen.state, (int)t.state,
+					 t.attempt);
+		}
+	}
+	truth_close(q);
+	return agree;
+}
+
 void
 rules_judge(void)
 {

@@ -267,6 +267,31 @@ until_final(void)
 		broken("%.0f s after the faults stopped %s", (double)patience() / SECOND, open);
 }
 
+/* Time to bury the dead: every beat that fails, of whoever watches them, begins it anew. */
+static void
+until_buried(int least)
+{
+	int most = world.seals_too ? 3 * BURIALS : BURIALS; /* of many more */
+
+	for (int i = 0; i < most && (i < least || rules_ghosts()); i++)
+		sched_sleep(6 * world.beat_ms * 1000);
+}
+
+/* Every daemon comes to know it; only where links are deleted by hand some may not. */
+static void
+until_known(void)
+{
+	char text[128] = "";
+	int64_t until = sim_now + patience();
+
+	if (world.chain_touched)
+		return;
+	while (!rules_views_agree(text, sizeof(text)) && sim_now < until)
+		sched_sleep(POLL_BEATS * world.beat_ms * 1000);
+	if (sim_now >= until)
+		broken("%.0f s after all was final %s", (double)patience() / SECOND, text);
+}
+
 static void
 watch_world(void *arg)
 {
@@ -278,12 +303,11 @@ watch_world(void *arg)
 	/* what was sent long ago arrives at last; a reopening may have been among it */
 	trace("all is final; what is under way arrives");
 	client_flush();
-	/* time to bury the dead: every beat that fails, of whoever watches them, begins it anew */
-	int burials = world.seals_too ? 3 * BURIALS : BURIALS; /* of many more */
-	for (int i = 0; i < burials && (i < 2 || rules_ghosts()); i++)
-		sched_sleep(6 * world.beat_ms * 1000);
+	until_buried(2);
 	until_final();
+	until_buried(0); /* who came only now has not had the time */
 	trace("all is final");
+	until_known();
 	/* nobody is left to bury the last ones, so their farewell arrives */
 	world.manners.lost_call = world.manners.late_call = 0;
 	world.over = true;

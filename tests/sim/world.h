@@ -267,6 +267,9 @@ rules_ghosts(void);
 /* Every task is final, by the links as they are. */
 bool
 rules_all_final(char *open, size_t size);
+/* Every daemon knows what every task has come to; else text says which does not. */
+bool
+rules_views_agree(char *text, size_t size);
 void
 rules_judge(void);
 
