@@ -251,34 +251,38 @@ look_endless(struct queue *q, const struct listing *l, struct now now)
 	return settled;
 }
 
-/* A task that is known to be cancelled, perhaps by a claim that is its own end, and now there is an
- * end: it may be that of an agent whose claim the storage had lost (close_cancelled()), and then it
- * counts. */
+/* A task that is known to be cancelled, perhaps by a claim that is its own end, or by a digest that
+ * knew no better; and now there is an end, or a seal that tells of one. It may be that of an agent
+ * whose claim the storage had lost (close_cancelled()), and then it counts. */
 static bool
 look_cancelled(struct queue *q, const struct place *p, const struct listing *l)
 {
 	char bay[DISK_PATH];
 	char path[DISK_PATH];
 	char text[LINK_TEXT];
-	struct end e;
+	bool read = true;
 
 	place_bay(p, bay);
 	for (int i = 0; i < l->r.n; i++) {
 		const struct row *row = &l->r.rows[i];
+		struct fold f = { .state = TASK_CANCELLED };
+		struct sealed s;
 
 		if (!row->cancelled)
 			continue;
 		link_path(path, bay, row->task.name, row->end, LINK_END);
-		int rc = chain_read(&q->disk, path, text);
-		if (rc && rc != -ENOENT)
-			return false;
-		if (!rc && !(end_parse(text, &e) && e.outcome == END_CANCELLED)) {
-			pthread_mutex_lock(&q->lock);
-			apply_end_after(q, row->task.serial, row->end, text);
-			pthread_mutex_unlock(&q->lock);
-		}
+		/* also what was listed and is not there: a client may remember that */
+		int rc = row->sealed ? 0 : chain_read(&q->disk, path, text);
+		read &= !rc;
+		pthread_mutex_lock(&q->lock);
+		if (!row->sealed && !rc)
+			found_end(text, row->end, &row->task.counts, &f);
+		else if (!rc && sealed_find(q, row->task.serial, &s) && s.attempt == row->end)
+			fold_sealed(&s, &f);
+		read &= apply_after_cancelled(q, row->task.serial, row->end, &f);
+		pthread_mutex_unlock(&q->lock);
 	}
-	return true;
+	return read;
 }
 
 /* Links that are not what they should be, by what is known. Those that a bay has are read once, and
@@ -362,7 +366,7 @@ bay_merge(struct queue *q, struct batch_entry *entry, int bay, struct now now)
 			news = false;
 		}
 		row->endless = !news && !is_end && link && known > 2 * (uint64_t)link;
-		row->cancelled = step == known && is_end && !row->sealed && t.state == TASK_CANCELLED;
+		row->cancelled = step == known && is_end && t.state == TASK_CANCELLED;
 		pthread_mutex_unlock(&q->lock);
 		if (news)
 			changed += fold_one(q, path, &row->task, link, is_end);

@@ -185,8 +185,12 @@ close_cancelled(struct queue *q, const struct task *t, struct now now)
 
 	pthread_mutex_lock(&q->lock);
 	lease_drop(q, lease_find(q, t->serial, t->attempt));
-	if (rc >= 0 && !sealed && !closed)
-		apply_end_after(q, t->serial, t->attempt, found);
+	if (rc >= 0 && !sealed && !closed) {
+		struct fold f;
+
+		found_end(found, t->attempt, &t->counts, &f);
+		apply_after_cancelled(q, t->serial, t->attempt, &f);
+	}
 	pthread_cond_broadcast(&q->settled);
 	pthread_mutex_unlock(&q->lock);
 	if (sealed)

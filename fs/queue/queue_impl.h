@@ -326,10 +326,10 @@ apply_over(struct queue *q, const struct bay_rows *rows, const struct fold *fold
 /* Pending tasks that a claim of ours lost to: apply the text that stands there. [under lock] */
 void
 apply_found(struct queue *q, int64_t serial, unsigned attempt, const char *text);
-/* An end stands where a claim that is its own end had said cancelled: it counts, and not the claim.
- * [under lock] */
-void
-apply_end_after(struct queue *q, int64_t serial, unsigned attempt, const char *text);
+/* An end stands where a claim that is its own end had said cancelled, and says f: it counts, and not
+ * the claim. False: not now. [under lock] */
+bool
+apply_after_cancelled(struct queue *q, int64_t serial, unsigned attempt, const struct fold *f);
 /* Forget a claim of another daemon that is over. [under lock] */
 void
 drop_foreign(struct queue *q, int64_t serial, unsigned attempt);
