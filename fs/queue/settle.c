@@ -478,6 +478,7 @@ end_foreign(struct queue *q, int64_t serial, unsigned attempt, const char *judge
 	if (rc == -ENOENT && run_check(q))
 		rc = -EIO;
 	bool other = !rc && judged && strcmp(f.claim.owner, judged) != 0;
+	bool verb = false;
 	if (!rc && f.state == TASK_CLAIMED && !other) {
 		e.outcome = count_end(&q->conf, max_failures(q, &t), outcome, &f.counts,
 				      &e.counts);
@@ -488,7 +489,9 @@ end_foreign(struct queue *q, int64_t serial, unsigned attempt, const char *judge
 		if (rc == 1)
 			synced = bay_sync(q, &p);
 	} else if (!rc || rc == -ENOENT) {
-		rc = -ENOENT; /* deleted, another's, or an admin's link: the listing tells */
+		/* an admin's link in the place of a claim that is gone: no listing shows that it changed */
+		verb = !rc && f.state != TASK_CLAIMED;
+		rc = -ENOENT; /* deleted, or another's: the listing tells */
 	}
 
 	pthread_mutex_lock(&q->lock);
@@ -501,6 +504,8 @@ end_foreign(struct queue *q, int64_t serial, unsigned attempt, const char *judge
 		claim_format(&f.claim, l->text);
 		l->since_boot = now.boot_ms;
 	}
+	if (verb)
+		apply_fold(q, serial, attempt, false, &f);
 	if (rc >= 0 && l) {
 		if (was == PHASE_FOREIGN)
 			lease_drop(q, l);

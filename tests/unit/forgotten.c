@@ -114,6 +114,33 @@ reopened_in_vain(void)
 	queue_close(b, now);
 }
 
+/* A daemon that knows of the claim sees the same name in its listings as before. */
+static void
+cancelled_unseen(void)
+{
+	char path[300];
+	struct grant g;
+	struct task t = { 0 };
+
+	run_new(path, "unseen", 1, "t");
+	struct queue *a = run_open(path, true);
+	struct queue *b = run_open(path, true);
+	bool done = !queue_claim(a, 1, 1, 0, &run_agent, now, &g);
+	struct queue *c = run_open(path, true);
+	queue_refresh(c, now, 0, 0);
+	forget(path, "t1@1.claim");
+	done = done && !queue_cancel(b, 1, 1, now);
+	queue_refresh(c, now, 0, 0);
+	ok(done && !queue_get(c, 1, &t) && t.state == TASK_CLAIMED,
+	   "a task is cancelled in the place of a claim that was forgotten, and somebody knows of that");
+	queue_revoke(c, 1, 1, now);
+	ok(!queue_get(c, 1, &t) && t.state == TASK_CANCELLED && !run_files(path, "t1@1.end"),
+	   "when it is about to end that claim it sees that there is none");
+	queue_close(a, now);
+	queue_close(b, now);
+	queue_close(c, now);
+}
+
 int
 main(void)
 {
@@ -123,5 +150,6 @@ main(void)
 	cancelled_in_its_place("freed", 'f');
 	cancelled_in_its_place("open", '\0');
 	reopened_in_vain();
+	cancelled_unseen();
 	return done_testing();
 }
