@@ -177,13 +177,6 @@ rules_changed(const struct inode *node, bool made)
 	o->gone_at = -1;
 }
 
-void
-rules_undone(const struct inode *node)
-{
-	trace("undone: %s", node->path);
-	histories_fault("remove", node->path);
-}
-
 bool
 rules_replayed(const struct inode *i)
 {
@@ -215,6 +208,20 @@ split_link(const char *path, char bay[DISK_PATH], char name[NAME_LIMIT + 1], uns
 	*k = (unsigned)strtoul(at + 1, NULL, 10);
 	*is_end = !strcmp(dot, ".end");
 	return true;
+}
+
+void
+rules_undone(const struct inode *node)
+{
+	char bay[DISK_PATH];
+	char name[NAME_LIMIT + 1];
+	unsigned k;
+	bool is_end;
+
+	trace("undone: %s", node->path);
+	histories_fault("remove", node->path);
+	if (split_link(node->path, bay, name, &k, &is_end) && !is_end)
+		people_tempt(name, k);
 }
 
 static const struct inode *

@@ -15,6 +15,7 @@
 enum { POLL_BEATS = 3, BURIALS = 20 };
 
 struct world world;
+enum bent world_bent;
 bool sim_trace;
 
 void
@@ -167,6 +168,34 @@ draw_forgetful(void)
 	world.work_max = rng_range(&world.rng, beat / 2, 2 * beat);
 }
 
+static void
+bend(enum bent how)
+{
+	struct manners *m = &world.manners;
+
+	switch (how) {
+	case BENT_NOT:
+		return;
+	case BENT_FREEZES:
+		memset(world.fates, 0, sizeof(world.fates));
+		world.fates[FATE_FREEZE_LONG] = 1;
+		world.fate_every = 2 * world.beat_ms * 1000;
+		world.chain_touched = false;
+		return;
+	case BENT_REMEMBERS:
+	case BENT_FORGETS:
+		draw_forgetful();
+		world.horizon = 20 * world.steal_after_ms * 1000;
+		world.bays_apart = true;
+		break;
+	}
+	if (how == BENT_REMEMBERS) {
+		m->cache = 60 * SECOND;
+		world.coherent = false;
+		world.hands_too = true;
+	}
+}
+
 bool
 world_seals(uint64_t seed)
 {
@@ -204,6 +233,7 @@ draw_world(void)
 	draw_fates();
 	if (rng_chance(r, 0.05))
 		draw_forgetful();
+	bend(world_bent);
 	draw_hosts(procs);
 	if (world_seals(world.seed))
 		draw_sealing();
