@@ -19,7 +19,6 @@
 
 enum {
 	RESTART_FIRST_MS = 200,
-	RESTART_LAST_MS = 10000,
 	ARGV_MAX = 512,
 };
 
@@ -166,7 +165,7 @@ start_agent(struct crew *c, struct agent *a, int64_t now_ms)
 	if (a->pid < 0) {
 		complain(0, "no agent can be started: %s", strerror(errno));
 		a->pid = 0;
-		a->restart_at = now_ms + RESTART_LAST_MS;
+		a->restart_at = now_ms + CREW_PAUSE_LAST_MS;
 	}
 }
 
@@ -224,7 +223,7 @@ crew_reaped(struct crew *c, pid_t pid, int status, int64_t now_ms)
 	if (now_ms - a->started > 2 * a->pause_ms)
 		a->pause_ms = RESTART_FIRST_MS;
 	a->restart_at = now_ms + a->pause_ms;
-	a->pause_ms = a->pause_ms * 2 < RESTART_LAST_MS ? a->pause_ms * 2 : RESTART_LAST_MS;
+	a->pause_ms = a->pause_ms * 2 < CREW_PAUSE_LAST_MS ? a->pause_ms * 2 : CREW_PAUSE_LAST_MS;
 	return a;
 }
 
@@ -233,10 +232,12 @@ crew_stop(struct crew *c)
 {
 	c->stopping = true;
 	for (int i = 0; i < c->nagents; i++) {
-		if (c->agents[i].pid > 0)
+		if (c->agents[i].pid > 0) {
 			kill(c->agents[i].pid, SIGTERM);
-		else
+			kill(c->agents[i].pid, SIGCONT); /* somebody may have stopped it */
+		} else {
 			c->agents[i].ended = true;
+		}
 	}
 }
 

@@ -16,6 +16,7 @@
 enum {
 	CREW_OPTIONS_MAX = 64,
 	CREW_COMMAND_MAX = 420, /* words */
+	CREW_PAUSE_LAST_MS = 10000,
 	/* how raser-agentd ends, apart from EXIT_USAGE: raser-agentd(8) */
 	AGENTD_UNFIT = 3,
 	AGENTD_LATE = 4,

@@ -13,16 +13,16 @@
 #include <errno.h>
 
 void
-deadline_open(struct queue *q, int64_t until, int64_t since)
+deadline_open(struct queue *q, int64_t until, int64_t since, struct now now)
 {
 	if (!until)
 		return;
-	int64_t left_ms = (until - q->now.wall_s) * 1000;
+	int64_t left_ms = (until - now.wall_s) * 1000;
 	q->until = until;
-	q->until_boot = q->now.boot_ms + left_ms;
+	q->until_boot = now.boot_ms + left_ms;
 	/* it may begin a little later than now; one that begins behind its end is somebody's mistake */
-	q->span = until - (since && since < until ? since : q->now.wall_s);
-	deadline_pass(q, q->now);
+	q->span = until - (since && since < until ? since : now.wall_s);
+	deadline_pass(q, now);
 }
 
 void

@@ -437,7 +437,8 @@ pick_fitting(struct index *ix, int level, bool first, struct candidate *out, int
 {
 	sqlite3_stmt *s = ix->stmt[ST_PICK_WITHIN];
 	/* those that no span would do for come first, being the longest */
-	const int64_t ranges[2][2] = { { ix->span, INT64_MAX }, { -1, ix->longest } };
+	const int64_t ranges[2][2] = { { ix->span, INT64_MAX },
+				       { -1, ix->longest < ix->span ? ix->longest : ix->span } };
 	int64_t priority = INT64_MAX;
 	int n = 0;
 

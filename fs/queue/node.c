@@ -79,6 +79,12 @@ owner_draw(char owner[OWNER_TEXT], enum owner_kind kind)
 		memset(owner + n, 'a', 12);
 }
 
+size_t
+owner_host(const char *owner)
+{
+	return strcspn(owner, ".");
+}
+
 bool
 owner_is_sealer(const char *owner)
 {
@@ -138,14 +144,14 @@ node_text(struct node *node)
 	bool over;
 
 	read_line("/proc/sys/kernel/random/boot_id", boot, sizeof(boot));
-	/* the last line has a fixed width, so that amending it never changes the size */
+	/* the last lines have a fixed width, so that amending them never changes the size */
 	snprintf(node->text, sizeof(node->text),
 		 "owner %s\nkind %s\nhost %s\nboot %s\npidns %llu\npid %ld\nstart %llu\nversion %s\n"
-		 "job %s\nrestarts %d\nagents %-*.*s\n",
+		 "job %s\nrestarts %d\ndied %-3d\npaused %d\nagents %-*.*s\n",
 		 node->owner, kind_names[node->kind], node->host, boot,
 		 (unsigned long long)pid_namespace(), (long)getpid(),
 		 (unsigned long long)process_start(getpid(), &over), PACKAGE_VERSION, node->job,
-		 node->restarts, NODE_NOTE - 1, NODE_NOTE - 1, node->note);
+		 node->restarts, node->died < 999 ? node->died : 999, node->paused, NODE_NOTE - 1, NODE_NOTE - 1, node->note);
 }
 
 static void
@@ -204,18 +210,20 @@ node_beat(struct node *node, int64_t wall)
 }
 
 int
-node_note(struct node *node, const char *note)
+node_note(struct node *node, const char *note, int died, bool paused)
 {
 	char path[DISK_PATH];
 
-	if (!strcmp(node->note, note))
+	if (!strcmp(node->note, note) && node->died == died && node->paused == paused)
 		return 0;
 	snprintf(node->note, sizeof(node->note), "%s", note);
+	node->died = died;
+	node->paused = paused;
 	node_text(node);
 	node_path(path, node->owner);
 	int rc = disk_amend(node->disk, path, node->text, strlen(node->text));
 	if (rc)
-		node->note[0] = '\0'; /* once more at the next beat */
+		node->died = -1; /* once more at the next beat */
 	return rc == -ENOENT ? -EOWNERDEAD : rc;
 }
 
@@ -268,6 +276,10 @@ node_parse(const char *text, struct node_info *info)
 	field(text, "job", info->job, sizeof(info->job));
 	field(text, "restarts", num, sizeof(num));
 	info->restarts = (int)strtol(num, NULL, 10);
+	field(text, "died", num, sizeof(num));
+	info->died = (int)strtol(num, NULL, 10);
+	field(text, "paused", num, sizeof(num));
+	info->paused = num[0] == '1';
 	field(text, "pidns", num, sizeof(num));
 	info->pidns = strtoull(num, NULL, 10);
 	field(text, "pid", num, sizeof(num));

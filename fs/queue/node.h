@@ -34,6 +34,8 @@ struct node {
 	int64_t wall;	/* the clock at the last beat */
 	char text[NODE_TEXT];
 	char note[NODE_NOTE]; /* "low=5 high=2": agents by tier, as last written */
+	int died;	      /* attempts in a row that died at once, likewise */
+	bool paused;
 };
 
 /* What the text of a beat says; fields that it lacks are empty or 0. */
@@ -48,6 +50,8 @@ struct node_info {
 	char agents[NODE_NOTE];
 	char job[JOB_TEXT]; /* of Slurm, "" outside of it */
 	int restarts;	    /* of that job */
+	int died;	    /* attempts in a row that died at once through it */
+	bool paused;	    /* it does not claim for that */
 };
 
 /* Draw a new owner name. */
@@ -70,9 +74,14 @@ node_join(struct node *node, struct disk *disk, enum owner_kind kind, int64_t wa
 int
 node_beat(struct node *node, int64_t wall);
 
-/* Tell others how many agents wait here, in their tiers. Hints only; never creates the beat. */
+/* Tell others how many agents are here, in their tiers, and whether attempts die at once. Hints only;
+ * never creates the beat. */
 int
-node_note(struct node *node, const char *note);
+node_note(struct node *node, const char *note, int died, bool paused);
+
+/* The part of an owner's name that is its host's: how long it is. */
+size_t
+owner_host(const char *owner);
 
 /* Unlink the beat. */
 void

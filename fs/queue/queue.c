@@ -135,7 +135,6 @@ queue_open_disk(struct disk disk, const char *path, const struct queue_options *
 	}
 	if (read_format(q, err) || conf_read(&q->disk, path, &q->conf, err))
 		goto fail;
-	deadline_open(q, options->until, options->since);
 	if (options->admit &&
 	    selftest_admit(&q->disk, path, conf_beat_ms(&q->conf), q->conf.force, err))
 		goto fail;
@@ -168,6 +167,9 @@ queue_open_disk(struct disk disk, const char *path, const struct queue_options *
 		err_set(err, (int)rc, "%s cannot be read: %s", path, strerror((int)-rc));
 		goto fail;
 	}
+	pthread_mutex_lock(&q->lock);
+	deadline_open(q, options->until, options->since, now);
+	pthread_mutex_unlock(&q->lock);
 	return q;
 fail:
 	if (q->joined)
@@ -269,7 +271,7 @@ queue_woken(struct queue *q)
 int64_t
 ready_count(struct queue *q, int tier)
 {
-	if (q->leaving || !q->joined || q->must_beat || q->pause_until || q->probing ||
+	if (q->leaving || !q->joined || q->must_beat || q->look_around || q->pause_until || q->probing ||
 	    disk_is_away(&q->disk))
 		return 0;
 	return index_ready(q->index, conf_levels(&q->conf, tier));

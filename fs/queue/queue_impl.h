@@ -141,8 +141,12 @@ struct queue {
 	struct wait *waits;
 	size_t nwaits, cap_waits;
 	int dead_at_once;   /* attempts in a row that died at once here */
-	int64_t pause_until;
-	int64_t pause_ms;
+	int64_t pause_began, pause_until;
+	int64_t pause_ms; /* the last pause, of a node with one daemon; 0 = it claims */
+	int paused_beside; /* other daemons on this node that paused when it was looked */
+	bool look_around;  /* no claims before the others on this node were looked at */
+	bool breaker_news; /* what they should know at once */
+	int64_t look_at;   /* while it pauses: when to look at them again */
 	int64_t tick_at; /* boot ms at which queue_tick() is due */
 	bool probing; /* the one claim after a pause is out: */
 	int64_t probe_serial;
@@ -257,6 +261,9 @@ ready_count(struct queue *q, int tier);
 /* An attempt of ours has ended (or still lives) that began at `since`; died: by its own doing. */
 void
 breaker_note(struct queue *q, bool ended, bool died, struct now now, int64_t since);
+/* See what happens to the others on this node, and pause or go on by that. Not under lock. */
+void
+breaker_look(struct queue *q, struct now now);
 /* A pending task whose last attempt died on a node: if that is this one, let another take it first,
  * for steal_after after its end. owner: who ended it. */
 void
@@ -264,9 +271,10 @@ breaker_elsewhere(struct queue *q, struct task *t, const char *owner, struct now
 
 /* ---- deadline.c [under lock] ---- */
 
-/* The end and the begin of this node's time in wall seconds, see queue_options. Before the tasks. */
+/* The end and the begin of this node's time in wall seconds, see queue_options; at now, when the queue
+ * was opened. Once most tasks are there: the index learns it sooner then. */
 void
-deadline_open(struct queue *q, int64_t until, int64_t since);
+deadline_open(struct queue *q, int64_t until, int64_t since, struct now now);
 /* Leave out what takes too long by now. */
 void
 deadline_pass(struct queue *q, struct now now);

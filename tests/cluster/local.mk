@@ -13,6 +13,8 @@ deep_tests = \
 slurm_tests = \
 	tests/cluster/slurm/0100-rig.t \
 	tests/cluster/slurm/0200-launch.t \
+	tests/cluster/slurm/0300-signals.t \
+	tests/cluster/slurm/0310-ways.t \
 	# end of slurm tests
 check_PROGRAMS += \
 	tests/cluster/agents \
@@ -53,6 +55,7 @@ EXTRA_DIST += \
 	tests/cluster/nfs \
 	tests/cluster/nfs.sh \
 	tests/cluster/rig.sh \
+	tests/cluster/slurm/jobs.sh \
 	tests/cluster/slurm/lib.sh \
 	tests/cluster/slurm/node \
 	tests/cluster/slurm/start \

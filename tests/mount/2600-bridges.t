@@ -6,6 +6,7 @@ RASER_TIMEOUT=${RASER_TIMEOUT:-400}
 # shellcheck source=tests/lib.sh disable=SC2317
 . "$(dirname "$0")/../lib.sh"
 
+[ -z "${RASER_SANITIZED-}" ] || skip_long
 src=$(cd "$(dirname "$0")/../.." && pwd)
 bridges=$src/plugins/bridges
 raser=$top/raser

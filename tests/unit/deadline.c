@@ -198,6 +198,19 @@ waiting(void)
 	queue_tick(q, now);
 	ok(!strcmp(listed(q), "b "), "a clock that jumps takes nothing away");
 	queue_close(q, now);
+	/* a time that begins in a while: what it takes to begin is no part of it */
+	const struct queue_options soon = { .join = true, .until = now.wall_s + 100, .since = now.wall_s + 20 };
+	struct err e = { "" };
+	run_make(path, "soon", ini,
+		 "{\"id\":\"a\",\"expected\":79}\n{\"id\":\"b\",\"expected\":80}\n"
+		 "{\"id\":\"c\",\"expected\":81}\n{\"id\":\"d\",\"expected\":99}\n");
+	q = queue_open(path, &soon, now, &e);
+	ok(q && !strcmp(listed(q), "a b c d ") && queue_ready(q, 0) == 4, "all fit: %s", e.text);
+	ticks_until(q, now.boot_ms + 20001);
+	ok(!strcmp(listed(q), "a c d ") && queue_ready(q, 0) == 3, "what fitted into that time does not");
+	ok(!strcmp(next(q, &g), "d") && !strcmp(next(q, &g), "c") && !strcmp(next(q, &g), "a") &&
+		   !*next(q, &g), "each is given once, the longest first");
+	queue_close(q, now);
 	q = join(path, -5, -1);
 	ok(told_now(q) == -ETIME && !*listed(q), "a time that was over before it began");
 	queue_close(q, now);

@@ -257,20 +257,21 @@ pauses(void)
 	for (int i = 0; i < 8; i++) {
 		next(q, 0, &g);
 		queue_end(q, g.serial, g.attempt, END_RETRY, WHY_EXIT, "status 1", now);
+		queue_tick(q, now);
 	}
 	queue_stats(q, &st);
 	ok(st.paused && queue_ready(q, 0) == 0 && !*next(q, 0, &g),
 	   "a node where eight attempts in a row died at once stops claiming");
-	pass(1000);
+	pass(2000);
 	queue_tick(q, now);
 	ok(*next(q, 0, &g) != '\0', "and tries one after a pause");
 	struct grant probe = g;
 	ok(!*next(q, 0, &g), "only one");
 	queue_end(q, probe.serial, probe.attempt, END_RETRY, WHY_EXIT, "status 1", now);
-	pass(1000);
+	pass(2000);
 	queue_tick(q, now);
 	ok(!*next(q, 0, &g), "the next pause is longer");
-	pass(1000);
+	pass(2000);
 	queue_tick(q, now);
 	ok(*next(q, 0, &g) != '\0', "twice as long");
 	end(q, &g, END_DONE, WHY_NONE);
@@ -476,6 +477,102 @@ nodes(void)
 	queue_close(b, now);
 }
 
+/* An attempt that dies at once. False when none is given. */
+static bool
+dies(struct queue *q)
+{
+	struct grant g;
+
+	if (!*next(q, 0, &g))
+		return false;
+	queue_end(q, g.serial, g.attempt, END_RETRY, WHY_EXIT, "status 1", now);
+	return true;
+}
+
+static bool
+is_paused(struct queue *q)
+{
+	struct queue_stats st;
+
+	queue_stats(q, &st);
+	return st.paused;
+}
+
+/* A node where each agent has a daemon of its own: they count together. */
+static void
+beside(void)
+{
+	enum { ALL = 4 };
+	char path[300];
+	char tasks[4000] = "";
+	size_t n = 0;
+	struct grant g;
+	struct queue *q[ALL + 2];
+	int burnt = 0;
+
+	for (int i = 0; i < 90; i++)
+		n += (size_t)snprintf(tasks + n, sizeof(tasks) - n, "{\"id\":\"t%02d\"}\n", i);
+	new_run(path, "beside", tasks);
+	for (int i = 0; i < ALL; i++)
+		q[i] = join_at(path, "compute-node-01");
+	q[ALL] = join_at(path, "x-compute-node-01"); /* its owner is called alike */
+	dies(q[0]);
+	ok(queue_ready(q[0], 0) > 0, "one attempt that dies at once says nothing");
+	dies(q[0]);
+	ok(queue_ready(q[0], 0) == 0 && queue_wants_beat(q[0]) && queue_tick_at(q[0]) <= now.boot_ms,
+	   "after two a daemon looks at those beside it first, and tells them");
+	queue_beat(q[0], now);
+	queue_tick(q[0], now);
+	ok(queue_ready(q[0], 0) > 0 && !queue_wants_beat(q[0]), "and goes on");
+	for (int round = 0; round < 4; round++)
+		for (int i = 0; i < ALL; i++) {
+			burnt += dies(q[i]);
+			queue_beat(q[i], now);
+			queue_tick(q[i], now);
+		}
+	bool all = true;
+	for (int i = 0; i < ALL; i++)
+		all &= is_paused(q[i]);
+	ok(all && burnt + 2 <= 12, "four daemons pause after %d attempts in all", burnt + 2);
+	dies(q[ALL]);
+	dies(q[ALL]);
+	queue_tick(q[ALL], now);
+	ok(!is_paused(q[ALL]), "another node does not");
+	q[ALL + 1] = join_at(path, "compute-node-01");
+	dies(q[ALL + 1]);
+	dies(q[ALL + 1]);
+	queue_tick(q[ALL + 1], now);
+	ok(is_paused(q[ALL + 1]), "who comes to such a node pauses after two");
+	burnt = 0;
+	for (int s = 0; s < 600; s++) {
+		pass(1000);
+		for (int i = 0; i < ALL + 2; i++) {
+			if (i == ALL)
+				continue;
+			if (s % 5 == 0)
+				queue_beat(q[i], now);
+			if (queue_tick_at(q[i]) <= now.boot_ms)
+				queue_tick(q[i], now);
+			burnt += dies(q[i]);
+		}
+	}
+	ok(burnt >= 10 && burnt <= 40, "in ten minutes they try %d times", burnt);
+	int tries = 0;
+	while (!*next(q[1], 0, &g) && tries++ < 400) {
+		pass(1000);
+		queue_tick(q[1], now);
+	}
+	end(q[1], &g, END_DONE, WHY_NONE);
+	ok(!is_paused(q[1]) && queue_wants_beat(q[1]), "one finds that attempts live again, and tells");
+	queue_beat(q[1], now);
+	pass(30000);
+	queue_tick(q[2], now);
+	queue_tick(q[2], now);
+	ok(*next(q[2], 0, &g), "another tries half a minute later");
+	for (int i = 0; i < ALL + 2; i++)
+		queue_close(q[i], now);
+}
+
 int
 main(void)
 {
@@ -489,5 +586,6 @@ main(void)
 	keeping();
 	two_daemons();
 	nodes();
+	beside();
 	return done_testing();
 }

@@ -6,8 +6,6 @@
 
 start_slurm -n "a:16:16384:low b:16:16384:low c:16:16384:mid d:16:16384:high:gpu:1" -g 2
 
-local=$home/local
-as_user mkdir "$local"
 cat >"$home/agent" <<'END'
 #!/bin/sh
 # a moment's work; with "wait" in its payload until $1 is there
@@ -39,16 +37,11 @@ launch() {
 		esac
 	done <<<"$out"
 }
-keys="steal_after=6 grace=4 low.memory=64M medium.memory=96M high.memory=128M"
-# slurm_keys RUN: what the section says
-slurm_keys() {
-	sed -i "s|^\[slurm\]|&\nlocal = $local\noverhead = 64M|" "$RUN/raser.ini"
-}
+keys="steal_after=6 grace=4 slurm.overhead=64M low.memory=64M medium.memory=96M high.memory=128M"
 members() { as_user raser status "$RUN" 2>&1 | sed -n '/^slurm at/,$p'; }
 # ask anew, whoever has asked in this minute
 renewed() { rm -f "$RUN"/slurm/squeue.* && members; }
 shows() { [[ $(renewed) =~ $1 ]]; }
-no_workspace() { [ -z "$(ls -A "$local")" ]; }
 
 # ---- 60 tasks, 15 agents ----
 
@@ -56,12 +49,10 @@ no_workspace() { [ -z "$(ls -A "$local")" ]; }
 sixty() {
 	local way=$1 from
 	# shellcheck disable=SC2086 # words
-	user_run $keys
+	user_run agent.env=GIVEN $keys
 	as_user mkdir -p "$home/my runs"
 	mv "$RUN" "$home/my runs/"
 	RUN="$home/my runs/${RUN##*/}"
-	slurm_keys
-	sed -i 's/^;*env = *$/env = GIVEN/' "$RUN/raser.ini"
 	tasks 60 t | as_user raser submit "$RUN" - >/dev/null
 	from=$(now_ms)
 	launch --agents low=5,medium=5,high=5 --command "$home/agent" --mount "$way" --then "$home/score"
@@ -98,7 +89,6 @@ if [ -u "$(command -v fusermount3)" ]; then sixty visible; else skip 15 "fusermo
 
 # shellcheck disable=SC2086 # words
 user_run $keys
-slurm_keys
 tasks 4 t '"wait":1' | as_user raser submit "$RUN" - >/dev/null
 launch --agents low=3,high=2 --command "$home/agent '$home/go'" -- -w "$(n a)" --mem=6000
 low=${array[low]} high=${array[high]}
@@ -131,7 +121,6 @@ is "$(job "$after" JobState)" FAILED "it fails instead"
 rm "$RUN/drain"
 # shellcheck disable=SC2086 # words
 user_run $keys
-slurm_keys
 printf '[tier gpu]\nmemory = 64M\nfailures = all\nladder = no\nsbatch = --gres=gpu:1\n' >>"$RUN/raser.ini"
 (tasks 6 t; tasks 4 g '"tier":"gpu"') | as_user raser submit "$RUN" - >/dev/null
 launch --agents low=2,gpu=1 --command "sh -c 'echo \$RASER_TIER >\$RASER_RESULTS/tier; sleep 0.2'"
