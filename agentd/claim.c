@@ -1,5 +1,5 @@
 /*
- * claim.c - plain file operations on the mount.
+ * claim.c - the queue by plain file operations on a mount.
  */
 #include <config.h>
 
@@ -7,10 +7,12 @@
 
 #include "conf.h"
 #include "disk.h"
+#include "mountinfo.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,19 +20,30 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
-int
-run_info_read(const char *mnt, const char *tier, struct run_info *info)
+/* The mount that agentd works on. */
+static struct {
+	int id; /* as this namespace numbers it; 0 = there is none */
+	unsigned minor;
+} top;
+
+static int
+mount_open(struct queue_access *a, struct run_info *info, struct err *err)
 {
 	char path[PATH_MAX + 16];
 	json_error_t e;
 	struct stat st;
 
-	snprintf(path, sizeof(path), "%s/status.json", mnt);
+	snprintf(path, sizeof(path), "%s/FORMAT", a->path);
+	if (stat(path, &st) == 0)
+		return err_set(err, -EINVAL, "%s is a run directory: give a mount of it, or --direct",
+			       a->path);
+	snprintf(path, sizeof(path), "%s/status.json", a->path);
 	if (stat(path, &st) < 0)
-		return -errno;
+		return err_set(err, -errno, "%s is no mount of raserfs: %s", a->path,
+			       strerror(errno));
 	json_t *root = json_load_file(path, 0, &e);
 	if (!root)
-		return -EIO;
+		return err_set(err, -EIO, "%s cannot be read", path);
 	*info = (struct run_info){ .memory = -1 };
 	snprintf(info->run, sizeof(info->run), "%s", json_string_value(json_object_get(root, "run")));
 	info->steal_after_ms =
@@ -41,11 +54,14 @@ run_info_read(const char *mnt, const char *tier, struct run_info *info)
 	json_array_foreach(json_object_get(root, "tiers"), i, t) {
 		const char *name = json_string_value(json_object_get(t, "name"));
 
-		if (name && !strcmp(name, tier))
+		if (name && !strcmp(name, a->tier))
 			info->memory = json_integer_value(json_object_get(t, "memory"));
 	}
 	json_decref(root);
-	return info->memory < 0 ? -ENOENT : 0;
+	if (info->memory < 0)
+		return err_set(err, -ENOENT, "%s: no mount of raserfs with a tier %s", a->path,
+			       a->tier);
+	return 0;
 }
 
 /* Everything that fd gives, allocated. */
@@ -96,6 +112,16 @@ get_attr(const char *path, const char *name, char *buf, size_t size)
 	return n < 0 ? -errno : 0;
 }
 
+static void
+let_go(struct lease_claim *c)
+{
+	if (c->fd >= 0)
+		close(c->fd);
+	c->fd = -1;
+	free(c->payload);
+	c->payload = NULL;
+}
+
 /* Open a file that claims, and read all of it. */
 static int
 open_claim(const char *path, struct lease_claim *c, char **text, size_t *size)
@@ -108,7 +134,7 @@ open_claim(const char *path, struct lease_claim *c, char **text, size_t *size)
 		return -errno;
 	int rc = read_all(c->fd, text, size);
 	if (rc)
-		claim_close(c);
+		let_go(c);
 	return rc;
 }
 
@@ -125,21 +151,35 @@ ask_lease(struct lease_claim *c)
 	if (!rc && !c->owner[0])
 		rc = -ESTALE;
 	if (rc) {
-		claim_close(c);
+		let_go(c);
 		return rc;
 	}
 	c->failures = (int)strtol(number, NULL, 10);
 	return 0;
 }
 
-int
-claim_next(const char *mnt, const char *tier, struct lease_claim *c)
+/* Take the news that there is something as read, so that none gets lost before the next look. */
+static int
+read_news(struct queue_access *a)
+{
+	char path[PATH_MAX + 64];
+	char buf[32];
+
+	if (a->news_fd < 0) {
+		snprintf(path, sizeof(path), "%s/queue/%s/ready", a->path, a->tier);
+		a->news_fd = open(path, O_RDONLY | O_CLOEXEC);
+	}
+	return a->news_fd < 0 || pread(a->news_fd, buf, sizeof(buf), 0) < 0 ? -errno : 0;
+}
+
+static int
+take_next(struct queue_access *a, struct lease_claim *c)
 {
 	char path[PATH_MAX + 64];
 	char *text = NULL;
 	size_t size = 0;
 
-	snprintf(path, sizeof(path), "%s/queue/%s/next", mnt, tier);
+	snprintf(path, sizeof(path), "%s/queue/%s/next", a->path, a->tier);
 	int rc = open_claim(path, c, &text, &size);
 	if (rc)
 		return rc;
@@ -151,10 +191,10 @@ claim_next(const char *mnt, const char *tier, struct lease_claim *c)
 	if (!text || !nl || strncmp(text, "leases/", 7) != 0 || !name_split(text + 7, &len, &c->attempt) ||
 	    len > NAME_LIMIT) {
 		free(text);
-		claim_close(c);
+		let_go(c);
 		return -EPROTO;
 	}
-	snprintf(c->lease, sizeof(c->lease), "%s/%s", mnt, text);
+	snprintf(c->lease, sizeof(c->lease), "%s/%s", a->path, text);
 	memcpy(c->name, text + 7, len);
 	c->name[len] = '\0';
 	c->size = size - (size_t)(nl + 1 - text);
@@ -163,6 +203,20 @@ claim_next(const char *mnt, const char *tier, struct lease_claim *c)
 	rc = ask_lease(c);
 	/* taken away already: there are others */
 	return rc == -ESTALE || rc == -ENOENT ? -EAGAIN : rc;
+}
+
+static int
+mount_next(struct queue_access *a, struct lease_claim *c)
+{
+	int rc = read_news(a);
+
+	if (!rc)
+		rc = take_next(a, c);
+	if (rc && rc != -EAGAIN && rc != -ENODATA && a->news_fd >= 0) {
+		close(a->news_fd); /* of a mount that is gone */
+		a->news_fd = -1;
+	}
+	return rc;
 }
 
 /* The daemon of the mount, as its status says. */
@@ -184,16 +238,16 @@ ask_owner(const char *mnt, char *owner, size_t size)
 		fclose(f);
 }
 
-int
-claim_again(const char *mnt, const char *tier, struct lease_claim *c, unsigned attempt)
+static int
+mount_again(struct queue_access *a, struct lease_claim *c, unsigned attempt)
 {
 	char path[PATH_MAX + NAME_LIMIT + 64];
 	struct lease_claim next;
 	char *text = NULL;
 	size_t size = 0;
 
-	ask_owner(mnt, c->tried, sizeof(c->tried));
-	snprintf(path, sizeof(path), "%s/queue/%s/%s@%u", mnt, tier, c->name, attempt);
+	ask_owner(a->path, c->tried, sizeof(c->tried));
+	snprintf(path, sizeof(path), "%s/queue/%s/%s@%u", a->path, a->tier, c->name, attempt);
 	int rc = open_claim(path, &next, &text, &size);
 	if (rc == -EBUSY || rc == -ENOENT)
 		c->tried[0] = '\0';
@@ -203,20 +257,21 @@ claim_again(const char *mnt, const char *tier, struct lease_claim *c, unsigned a
 	next.payload = text;
 	next.size = size;
 	memcpy(next.name, c->name, sizeof(next.name));
-	snprintf(next.lease, sizeof(next.lease), "%s/leases/%s@%u", mnt, next.name, next.attempt);
+	snprintf(next.lease, sizeof(next.lease), "%s/leases/%s@%u", a->path, next.name, next.attempt);
 	rc = ask_lease(&next);
 	if (rc)
 		return rc;
-	claim_close(c);
+	let_go(c);
 	*c = next;
 	return 0;
 }
 
-bool
-claim_orphaned(const struct lease_claim *c)
+static bool
+mount_orphaned(struct queue_access *a, const struct lease_claim *c)
 {
 	char byte;
 
+	(void)a;
 	/* a read: attributes may be answered from the kernel's cache */
 	return pread(c->fd, &byte, 1, 0) < 0 && (errno == ENOTCONN || errno == ECONNABORTED);
 }
@@ -237,8 +292,8 @@ may_be_ours(const char *path, const struct lease_claim *c)
 	return !text[0] || !strcmp(text, own);
 }
 
-enum claim_fate
-claim_fate(const char *mnt, const struct lease_claim *c, unsigned *next)
+static enum claim_fate
+mount_fate(struct queue_access *a, const struct lease_claim *c, unsigned *next)
 {
 	char path[PATH_MAX + NAME_LIMIT + 64];
 	char state[16];
@@ -246,7 +301,7 @@ claim_fate(const char *mnt, const struct lease_claim *c, unsigned *next)
 	char number[16];
 	char again[16];
 
-	snprintf(path, sizeof(path), "%s/tasks/%s", mnt, c->name);
+	snprintf(path, sizeof(path), "%s/tasks/%s", a->path, c->name);
 	get_attr(path, "user.raser.attempt", number, sizeof(number));
 	get_attr(path, "user.raser.state", state, sizeof(state));
 	get_attr(path, "user.raser.reason", reason, sizeof(reason));
@@ -270,14 +325,14 @@ claim_fate(const char *mnt, const struct lease_claim *c, unsigned *next)
 		       FATE_OVER;
 }
 
-bool
-claim_stands(const char *mnt, const struct lease_claim *c, const char *verb)
+static bool
+mount_stands(struct queue_access *a, const struct lease_claim *c, const char *verb)
 {
 	char path[PATH_MAX + NAME_LIMIT + 64];
 	char number[16];
 	char state[16];
 
-	snprintf(path, sizeof(path), "%s/tasks/%s", mnt, c->name);
+	snprintf(path, sizeof(path), "%s/tasks/%s", a->path, c->name);
 	get_attr(path, "user.raser.attempt", number, sizeof(number));
 	unsigned long attempt = strtoul(number, NULL, 10);
 	get_attr(path, "user.raser.state", state, sizeof(state));
@@ -290,15 +345,17 @@ claim_stands(const char *mnt, const struct lease_claim *c, const char *verb)
 	       strtol(number, NULL, 10) > c->failures;
 }
 
-int
-claim_touch(const struct lease_claim *c)
+static int
+mount_touch(struct queue_access *a, const struct lease_claim *c)
 {
+	(void)a;
 	return utimensat(AT_FDCWD, c->lease, NULL, 0) < 0 ? -errno : 0;
 }
 
-int
-claim_verb(const struct lease_claim *c, const char *verb)
+static int
+mount_verb(struct queue_access *a, const struct lease_claim *c, const char *verb)
 {
+	(void)a;
 	int fd = open(c->lease, O_WRONLY | O_CLOEXEC);
 
 	if (fd < 0)
@@ -308,12 +365,79 @@ claim_verb(const struct lease_claim *c, const char *verb)
 	return rc;
 }
 
-void
-claim_close(struct lease_claim *c)
+static void
+mount_drop(struct queue_access *a, struct lease_claim *c)
 {
-	if (c->fd >= 0)
-		close(c->fd);
-	c->fd = -1;
-	free(c->payload);
-	c->payload = NULL;
+	(void)a;
+	let_go(c);
+}
+
+static bool
+mount_is_done(struct queue_access *a, const char *name)
+{
+	char path[PATH_MAX + NAME_LIMIT + 64];
+	char state[16];
+
+	snprintf(path, sizeof(path), "%s/tasks/%.255s", a->path, name);
+	return !get_attr(path, "user.raser.state", state, sizeof(state)) && !strcmp(state, "done");
+}
+
+/* ---- the mount itself ---- */
+
+static int
+mount_join(struct queue_access *a, struct err *err)
+{
+	(void)a;
+	(void)err; /* its daemon has joined for us */
+	return 0;
+}
+
+/* Something was mounted or unmounted. A mount that was taken away is a daemon that died: who waits
+ * for the next heartbeat would find its task taken by another, and who waits for the mount loses
+ * time. */
+static bool
+mount_heard(struct queue_access *a)
+{
+	static struct mount_entry now; /* it holds a path */
+
+	mountinfo_top(a->path, &now);
+	/* as long as we hold a descriptor of it, neither number is given to another */
+	bool same = now.id == top.id && now.minor == top.minor;
+	top.id = now.id;
+	top.minor = now.minor;
+	return !same;
+}
+
+static int64_t
+mount_turn(struct queue_access *a, bool waits)
+{
+	(void)a;
+	(void)waits; /* who polls `ready` waits: the daemon sees it */
+	return -1;
+}
+
+static void
+mount_leave(struct queue_access *a)
+{
+	if (a->news_fd >= 0)
+		close(a->news_fd);
+	a->news_fd = -1;
+}
+
+static const struct queue_ops mount_ops = {
+	.open = mount_open, .join = mount_join, .turn = mount_turn, .heard = mount_heard,
+	.leave = mount_leave, .next = mount_next, .touch = mount_touch, .verb = mount_verb,
+	.drop = mount_drop, .is_done = mount_is_done, .orphaned = mount_orphaned,
+	.fate = mount_fate, .again = mount_again, .stands = mount_stands,
+};
+
+void
+access_mount(struct queue_access *a)
+{
+	a->ops = &mount_ops;
+	a->mnt = a->path;
+	a->news_fd = -1;
+	a->watch_fd = mountinfo_watch();
+	a->watch_events = POLLPRI;
+	mount_heard(a);
 }

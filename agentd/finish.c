@@ -10,6 +10,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 
@@ -17,6 +18,7 @@ enum {
 	EXIT_FINAL = 65,
 	EXIT_NOT_ITS_FAULT = 75,
 	MB_SHIFT = 20,
+	TERM_MS = 1000,
 };
 
 /* ---- what its exit says ---- */
@@ -37,6 +39,19 @@ oom_verb(struct super *s, const char *words)
 		 (long long)peak >> MB_SHIFT, limit, *words ? ": " : "", words);
 }
 
+/* It ended as if it had failed. Where Slurm tracks processes by their parents, a SIGTERM for the job
+ * goes to all of them at once, and an agent may end of it before we hear of ours. */
+static bool
+was_preempted(struct super *s)
+{
+	int status = s->end.status;
+
+	return getenv("SLURM_JOB_ID") && !s->lost && s->limit == WELL && !s->end.oom && status > 0 &&
+	       (!WIFEXITED(status) || (WEXITSTATUS(status) != EXIT_FINAL &&
+				       WEXITSTATUS(status) != EXIT_NOT_ITS_FAULT)) &&
+	       hears_term(s, TERM_MS);
+}
+
 /* Choose the verb that tells how the attempt ended, and what has to be saved before. */
 static void
 decide(struct super *s)
@@ -50,7 +65,7 @@ decide(struct super *s)
 	size_t size = sizeof(s->verb);
 	int code = e->status >= 0 && WIFEXITED(e->status) ? WEXITSTATUS(e->status) : -1;
 
-	if (e->status < 0 || e->sandbox_failed) {
+	if (e->status < 0 || (e->sandbox_failed && !s->preempted)) {
 		snprintf(verb, size, "free not-its-fault the node cannot start it: %.120s", e->why);
 		pause_for_fault(s);
 		return;
@@ -128,6 +143,10 @@ work_exited(struct super *s)
 	listen_last(s);
 	proc_finish(&s->proc, &s->end);
 	s->frozen = false;
+	if (!s->preempted && was_preempted(s)) {
+		s->preempted = true;
+		s->leave_by = now_ms() + s->run.grace_ms;
+	}
 	attempt_words(&s->attempt);
 	decide(s);
 	if (s->lost) {
@@ -226,7 +245,7 @@ enum state
 finish_unstarted(struct super *s, const char *why)
 {
 	s->end = (struct proc_end){ .status = -1, .oom_kills = -1 };
-	settle(s, STORE_UNDONE);
+	settle_checkpoint(s, STORE_UNDONE);
 	if (why) {
 		snprintf(s->verb, sizeof(s->verb), "free not-its-fault the node cannot start it: %.120s",
 			 why);
@@ -257,7 +276,7 @@ accepted(struct super *s)
 		attempt_accept(&s->attempt, &s->run, &s->claim);
 	/* it failed with what that checkpoint gave it, and has left none that is newer */
 	if (s->failed_itself && !s->record.saved)
-		settle(s, STORE_FAILED);
+		settle_checkpoint(s, STORE_FAILED);
 	return finish_clean(s);
 }
 
@@ -283,7 +302,7 @@ not_taken(struct super *s, int rc)
 		LOG_TASK(log_warnx, s, "its end is not taken yet (%s); trying again", strerror(-rc));
 	s->next_try = now_ms() + s->trouble_ms;
 	s->trouble_ms = s->trouble_ms < TROUBLE_LAST_MS ? s->trouble_ms * 2 : TROUBLE_LAST_MS;
-	claim_touch(&s->claim);
+	s->queue.ops->touch(&s->queue, &s->claim);
 	return ENDING;
 }
 
@@ -291,7 +310,7 @@ enum state
 ending_timer(struct super *s)
 {
 	/* the daemon may have died of the end itself, as it were: taken, and not said */
-	if (s->adrift && claim_stands(s->o->mnt, &s->claim, s->verb))
+	if (s->adrift && s->queue.ops->stands(&s->queue, &s->claim, s->verb))
 		return accepted(s);
 	if (s->adrift && drift(s) == EV_LOST)
 		return ending_lost(s);
@@ -299,17 +318,21 @@ ending_timer(struct super *s)
 		s->trouble_ms = s->drift_ms; /* it has been told; and look often */
 		return not_taken(s, -ENOTCONN);
 	}
-	int rc = claim_verb(&s->claim, s->verb);
+	int rc = s->queue.ops->verb(&s->queue, &s->claim, s->verb);
 	if (!rc)
 		return accepted(s);
-	if (claim_orphaned(&s->claim)) {
+	if (rc == -EINTR) { /* there are signals to be heard first */
+		s->next_try = now_ms();
+		return ENDING;
+	}
+	if (claim_orphaned(&s->queue, &s->claim)) {
 		go_adrift(s);
 		return not_taken(s, rc);
 	}
 	if (rc == -ESTALE || rc == -ENOENT || rc == -EPERM)
 		return ending_lost(s);
 	if (rc == -EINVAL) {
-		LOG_TASK(log_warnx, s, "the mount does not know \"%s\"", s->verb);
+		LOG_TASK(log_warnx, s, "its queue does not know \"%s\"", s->verb);
 		s->done = false;
 		return finish_clean(s);
 	}
@@ -355,7 +378,7 @@ finish_clean(struct super *s)
 	sandbox_plan_free(&s->plan);
 	control_close(&s->control);
 	trajectory_close(&s->trajectory);
-	claim_close(&s->claim); /* so that it ends, should its end not have been taken */
+	s->queue.ops->drop(&s->queue, &s->claim); /* so that it ends, should its end not have been taken */
 	if (!start_job(s, remove_job, s, 0)) {
 		remove_job(s, NULL);
 		attempt_close(&s->attempt);

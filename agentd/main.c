@@ -18,9 +18,12 @@ static void
 usage(FILE *f)
 {
 	fputs("usage: raser-agentd --tier TIER [OPTION...] MOUNT [-- COMMAND [ARG...]]\n"
+	      "       raser-agentd --direct --tier TIER [OPTION...] RUN [-- COMMAND [ARG...]]\n"
 	      "Claim tasks of a tier and run COMMAND, or the plugin of raser.ini, on each, until the\n"
 	      "queue is drained.\n\n"
 	      "  --tier TIER        the tier whose tasks to take\n"
+	      "  --direct           work on the run directory RUN itself, without FUSE\n"
+	      "  --status FILE      with --direct: keep what status.json of a mount says in FILE\n"
 	      "  --workspaces DIR   node-local directory for workspaces (default $TMPDIR or /tmp)\n"
 	      "  --sandbox KIND     auto, none, bwrap, apptainer or gvisor\n"
 	      "  --image IMAGE      a root folder or image for the sandbox\n"
@@ -28,10 +31,13 @@ usage(FILE *f)
 	      "  --pass NAME        let this environment variable in\n"
 	      "  --network          let agents in sandboxes use the network\n"
 	      "  --memory-by HOW    auto, cgroup or poll\n"
+	      "  --until TIME       the end of this node's time, in seconds since the Epoch\n"
+	      "  --since TIME       with --direct and --until: when that time began\n"
 	      "  --check            only say how agents would run here\n"
 	      "  --quiet            say only what is wrong\n\n"
-	      "Exit status: 0 drained, 99 after SIGTERM, 1 the mount is lost, 2 wrong use or no such\n"
-	      "COMMAND, 3 this node cannot run agents as asked. See raser-agentd(8).\n",
+	      "Exit status: 0 drained, 99 after SIGTERM, 1 the queue is lost, 2 wrong use or no such\n"
+	      "COMMAND, 3 this node cannot run agents as asked, 4 what is left takes longer than until\n"
+	      "TIME. See raser-agentd(8).\n",
 	      f);
 }
 
@@ -43,11 +49,25 @@ one_of(const char *word, const char *const *words)
 	return *words;
 }
 
+static bool
+parse_time(const char *text, int64_t *seconds)
+{
+	char *end;
+	long long v = strtoll(text, &end, 10);
+
+	if (end == text || *end || v <= 0 || v >= INT32_MAX * 100LL)
+		return false;
+	*seconds = v;
+	return true;
+}
+
 int
 main(int argc, char **argv)
 {
 	static const struct option options[] = {
 		{ "tier", required_argument, NULL, 't' },
+		{ "direct", no_argument, NULL, 'd' },
+		{ "status", required_argument, NULL, 'S' },
 		{ "workspaces", required_argument, NULL, 'w' },
 		{ "sandbox", required_argument, NULL, 's' },
 		{ "image", required_argument, NULL, 'i' },
@@ -55,6 +75,8 @@ main(int argc, char **argv)
 		{ "pass", required_argument, NULL, 'p' },
 		{ "network", no_argument, NULL, 'n' },
 		{ "memory-by", required_argument, NULL, 'm' },
+		{ "until", required_argument, NULL, 'u' },
+		{ "since", required_argument, NULL, 'B' },
 		{ "check", no_argument, NULL, 'c' },
 		{ "quiet", no_argument, NULL, 'q' },
 		{ "help", no_argument, NULL, 'h' },
@@ -68,6 +90,8 @@ main(int argc, char **argv)
 	static char **pass;
 	size_t nbinds = 0;
 	size_t npass = 0;
+	const char *until = NULL;
+	const char *since = NULL;
 	struct super_options o = { .local = getenv("TMPDIR") };
 	int c;
 
@@ -78,10 +102,16 @@ main(int argc, char **argv)
 		log_warnx("out of memory");
 		return 1;
 	}
-	while ((c = getopt_long(argc, argv, "+t:w:s:i:b:p:nm:cqhV", options, NULL)) != -1) {
+	while ((c = getopt_long(argc, argv, "+t:dw:s:i:b:p:nm:u:cqhV", options, NULL)) != -1) {
 		switch (c) {
 		case 't':
 			o.tier = optarg;
+			break;
+		case 'd':
+			o.direct = true;
+			break;
+		case 'S':
+			o.status = optarg;
 			break;
 		case 'w':
 			o.local = optarg;
@@ -104,6 +134,12 @@ main(int argc, char **argv)
 		case 'm':
 			o.memory_by = optarg;
 			break;
+		case 'u':
+			until = optarg;
+			break;
+		case 'B':
+			since = optarg;
+			break;
 		case 'c':
 			o.check = true;
 			break;
@@ -125,10 +161,10 @@ main(int argc, char **argv)
 	o.pass = pass;
 	if (!o.local || !*o.local)
 		o.local = "/tmp";
-	o.mnt = optind < argc ? argv[optind++] : NULL;
+	o.path = optind < argc ? argv[optind++] : NULL;
 	if (optind < argc && !strcmp(argv[optind], "--"))
 		optind++;
-	if (!o.tier || !o.mnt) {
+	if (!o.tier || !o.path) {
 		usage(stderr);
 		return 2;
 	}
@@ -137,13 +173,18 @@ main(int argc, char **argv)
 			  o.sandbox);
 		return 2;
 	}
+	if ((until && !parse_time(until, &o.until)) || (since && !parse_time(since, &o.since))) {
+		log_warnx("--until and --since want seconds since the Epoch, not %s",
+			  until && !o.until ? until : since);
+		return 2;
+	}
 	if (o.memory_by && !one_of(o.memory_by, hows)) {
 		log_warnx("memory is limited by auto, cgroup or poll, not by %s", o.memory_by);
 		return 2;
 	}
 	/* the agent runs in a directory of its own: paths must mean the same there */
 	static char program[PATH_MAX];
-	static char mnt[PATH_MAX];
+	static char path[PATH_MAX];
 	static char local[PATH_MAX];
 	if (argv[optind]) {
 		/* where there is none it may be the image's; super.c tells */
@@ -151,15 +192,15 @@ main(int argc, char **argv)
 			argv[optind] = program;
 		o.command = argv + optind;
 	}
-	if (!realpath(o.mnt, mnt)) {
-		log_warn("%s", o.mnt);
+	if (!realpath(o.path, path)) {
+		log_warn("%s", o.path);
 		return 1;
 	}
 	if (!realpath(o.local, local)) {
 		log_warn("%s", o.local);
 		return 1;
 	}
-	o.mnt = mnt;
+	o.path = path;
 	o.local = local;
 	return super_run(&o);
 }

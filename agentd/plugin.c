@@ -65,13 +65,13 @@ plugin_quote(char *const *argv, char *text, size_t size)
 }
 
 char **
-plugin_split(const char *text, const char *more, struct err *err)
+plugin_words(const char *text, const char *more, const char *what, struct err *err)
 {
 	wordexp_t w;
 	int rc = wordexp(text, &w, WRDE_NOCMD | WRDE_UNDEF);
 
 	if (rc || !w.we_wordc) {
-		err_set(err, -EINVAL, "raser.ini: plugin = %.200s: %s", text,
+		err_set(err, -EINVAL, "%s %.200s: %s", what, text,
 			!rc		    ? "there is no word in it" :
 			rc == WRDE_BADVAL   ? "it names an unset variable" :
 			rc == WRDE_CMDSUB ? "it must not run commands" :
@@ -94,6 +94,12 @@ plugin_split(const char *text, const char *more, struct err *err)
 		return NULL;
 	}
 	return argv;
+}
+
+char **
+plugin_split(const char *text, const char *more, struct err *err)
+{
+	return plugin_words(text, more, "raser.ini: plugin =", err);
 }
 
 void

@@ -23,6 +23,9 @@ plugin_quote(char *const *argv, char *text, size_t size);
  * NULL and a sentence in err when it cannot be split. */
 char **
 plugin_split(const char *text, const char *more, struct err *err);
+/* The same of any text that is written so; what: how err begins, such as "--command". */
+char **
+plugin_words(const char *text, const char *more, const char *what, struct err *err);
 void
 plugin_free(char **argv);
 

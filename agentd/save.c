@@ -48,7 +48,7 @@ clone_job(const void *arg, void *report)
 }
 
 void
-settle(struct super *s, enum store_verdict verdict)
+settle_checkpoint(struct super *s, enum store_verdict verdict)
 {
 	int rc = !s->record.restored[0] ?
 			 0 :

@@ -153,7 +153,7 @@ static void
 make_env(struct super *s, const struct sandbox_view *v, bool cache, struct env *e)
 {
 	char id[NAME_LIMIT + 1];
-	bool shown = s->sandbox == SANDBOX_NONE || s->conf.agent.mount;
+	bool shown = s->queue.mnt && (s->sandbox == SANDBOX_NONE || s->conf.agent.mount);
 
 	if (name_decode(s->claim.name, id) < 0 || strlen(id) == 0)
 		snprintf(id, sizeof(id), "%s", s->claim.name);
@@ -164,9 +164,14 @@ make_env(struct super *s, const struct sandbox_view *v, bool cache, struct env *
 	add_env(e, "RASER_TIER", "%s", s->o->tier);
 	add_env(e, "RASER_MEMORY", "%lld", (long long)s->run.memory);
 	add_env(e, "RASER_RESUMED", "%d", s->record.restored[0] ? 1 : 0);
-	if (s->conf.agent.time_limit_ms)
-		add_env(e, "RASER_DEADLINE", "%.0f",
-			wall_now() + (double)s->conf.agent.time_limit_ms / 1000);
+	double until = (double)s->o->until;
+	double limit = s->conf.agent.time_limit_ms ?
+			       wall_now() + (double)s->conf.agent.time_limit_ms / 1000 :
+			       0;
+	if (!until || (limit > 0 && limit < until))
+		until = limit;
+	if (until > 0)
+		add_env(e, "RASER_DEADLINE", "%.0f", until);
 	else
 		add_env(e, "RASER_DEADLINE", "%s", "");
 	add_env(e, "RASER_TASK_FILE", "%s", v->task_file);
@@ -178,7 +183,7 @@ make_env(struct super *s, const struct sandbox_view *v, bool cache, struct env *
 	if (shown)
 		add_env(e, "RASER_LEASE", "%s", s->claim.lease);
 	if (shown)
-		add_env(e, "RASER_MOUNT", "%s", s->o->mnt);
+		add_env(e, "RASER_MOUNT", "%s", s->queue.mnt);
 }
 
 /* What the agent will find, and the plan of its sandbox. */
@@ -191,8 +196,9 @@ make_plan(struct super *s, struct err *err)
 		.argv = s->command, .scratch = s->attempt.scratch, .state = s->attempt.state,
 		.task_file = s->attempt.task_file, .control = s->attempt.control,
 		.results = s->attempt.out, .cache = cache ? s->cache : NULL, .run = s->run.run,
-		.mnt = s->o->mnt, .image = c->image, .binds = (const char *const *)s->binds,
-		.pass = (const char *const *)s->pass, .network = c->network, .show_mount = c->mount,
+		.mnt = s->queue.mnt, .image = c->image, .binds = (const char *const *)s->binds,
+		.pass = (const char *const *)s->pass, .network = c->network,
+		.show_mount = c->mount && s->queue.mnt,
 	};
 	static struct sandbox_view view; /* of paths, each a page */
 	struct env env = { 0 };
@@ -217,7 +223,7 @@ make_folders(struct super *s, struct err *err)
 	return rc ? err_set(err, rc, "%s: %s", s->attempt.control, strerror(-rc)) : 0;
 }
 
-/* Tell the mount what is being done again, for its report. */
+/* Tell the queue what is being done again, for its report. */
 static void
 tell_redo(struct super *s)
 {
@@ -232,7 +238,7 @@ tell_redo(struct super *s)
 		s->record.redo = 0;
 	attempt_alive(&s->attempt, &s->claim);
 	snprintf(verb, sizeof(verb), "resumed %.3f", s->record.redo);
-	int rc = claim_verb(&s->claim, verb);
+	int rc = s->queue.ops->verb(&s->queue, &s->claim, verb);
 	if (rc)
 		LOG_TASK(log_debug, s, "%s: %s", verb, strerror(-rc));
 }
@@ -262,7 +268,7 @@ start_agent(struct super *s)
 	rc = proc_start(&s->proc, &spec);
 	if (rc)
 		return finish_unstarted(s, strerror(-rc));
-	settle(s, STORE_OK);
+	settle_checkpoint(s, STORE_OK);
 	const struct agent_conf *c = &s->conf.agent;
 	s->activity = (struct activity){ .time_limit_ms = c->time_limit_ms,
 					 .hang_after_ms = c->hang_after_ms,

@@ -21,7 +21,6 @@
 #include "super_impl.h"
 
 #include "log.h"
-#include "mountinfo.h"
 #include "plugin.h"
 #include "program.h"
 #include "setup.h"
@@ -36,7 +35,6 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
-#include <sys/xattr.h>
 #include <unistd.h>
 
 enum {
@@ -148,22 +146,16 @@ idle_term(struct super *s)
 /* An agentd that was killed between the end of a task and its last chore leaves checkpoints that
  * nobody needs. Few, so whoever is the last looks after them. */
 static void
-tidy(const struct super *s)
+tidy(struct super *s)
 {
 	char path[PATH_MAX + 300];
-	char state[16];
 
 	snprintf(path, sizeof(path), "%s/checkpoints", s->run.run);
 	DIR *d = opendir(path);
 	if (!d)
 		return;
 	for (const struct dirent *e; (e = readdir(d));) {
-		if (e->d_name[0] == '.')
-			continue;
-		snprintf(path, sizeof(path), "%s/tasks/%.255s", s->o->mnt, e->d_name);
-		ssize_t n = getxattr(path, "user.raser.state", state, sizeof(state) - 1);
-		state[n > 0 ? n : 0] = '\0';
-		if (strcmp(state, "done") != 0)
+		if (e->d_name[0] == '.' || !s->queue.ops->is_done(&s->queue, e->d_name))
 			continue;
 		snprintf(path, sizeof(path), "%s/checkpoints/%.255s", s->run.run, e->d_name);
 		store_remove(path);
@@ -178,53 +170,67 @@ idle_drained(struct super *s)
 	return leave(s, EXIT_DRAINED);
 }
 
-/* The mount does not answer: wait for it, but not for ever. */
+/* The queue does not answer: wait for it, but not for ever. */
 static enum state
 trouble(struct super *s, int rc)
 {
 	if (!s->trouble_since) {
 		s->trouble_since = now_ms();
 		s->trouble_ms = TROUBLE_FIRST_MS;
-		log_warnx("%s does not answer: %s; waiting for it", s->o->mnt, strerror(-rc));
+		log_warnx("%s does not answer: %s; waiting for it", s->queue.path, strerror(-rc));
 	}
 	if (now_ms() - s->trouble_since > s->run.steal_after_ms) {
-		log_warnx("%s did not come back", s->o->mnt);
+		log_warnx("%s did not come back", s->queue.path);
 		return leave(s, EXIT_TROUBLE);
 	}
 	s->next_try = now_ms() + s->trouble_ms;
 	s->trouble_ms = s->trouble_ms < TROUBLE_LAST_MS ? s->trouble_ms * 2 : TROUBLE_LAST_MS;
-	if (s->ready_fd >= 0)
-		close(s->ready_fd); /* of a mount that is gone */
-	s->ready_fd = -1;
 	return IDLE;
 }
 
-/* Look for a task. The news is marked as read first, so that none gets lost in between. */
+/* Nobody shall take anything more of this run: somebody says so by a file in its directory, or its end
+ * has come. */
+static bool
+is_closed(const struct super *s)
+{
+	char path[PATH_MAX + 16];
+	int64_t end = s->conf.limits.end;
+
+	if (end && now_read().wall_s >= end) {
+		log_info("the end of this run ([limits] end) has come; leaving");
+		return true;
+	}
+	snprintf(path, sizeof(path), "%s/drain", s->run.run);
+	if (access(path, F_OK) < 0)
+		return false;
+	log_info("%s is there; leaving", path);
+	return true;
+}
+
+/* Look for a task. */
 static enum state
 idle_timer(struct super *s)
 {
-	char buf[32];
-
 	if (now_ms() < s->hold_until)
 		return IDLE;
 	s->next_try = now_ms() + TRY_MS;
-	if (s->ready_fd < 0) {
-		char path[PATH_MAX + 64];
-
-		snprintf(path, sizeof(path), "%s/queue/%s/ready", s->o->mnt, s->o->tier);
-		s->ready_fd = open(path, O_RDONLY | O_CLOEXEC);
-		if (s->ready_fd < 0)
-			return trouble(s, -errno);
+	if (is_closed(s))
+		return leave(s, EXIT_DRAINED);
+	int rc = s->queue.ops->next(&s->queue, &s->claim);
+	if (rc == -EINTR) { /* there are signals to be heard first */
+		s->next_try = now_ms();
+		return IDLE;
 	}
-	if (pread(s->ready_fd, buf, sizeof(buf), 0) < 0)
-		return trouble(s, -errno);
-	int rc = claim_next(s->o->mnt, s->o->tier, &s->claim);
 	if (!rc || rc == -EAGAIN || rc == -ENODATA)
 		s->trouble_since = 0;
 	if (!rc)
 		return dispatch(s, EV_CLAIMED);
 	if (rc == -ENODATA)
 		return dispatch(s, EV_DRAINED);
+	if (rc == -ETIME) {
+		log_info("every task that is left takes longer than there is time here; leaving");
+		return leave(s, EXIT_LATE);
+	}
 	return rc == -EAGAIN ? IDLE : trouble(s, rc);
 }
 
@@ -308,20 +314,27 @@ has_term(struct super *s)
 	return term;
 }
 
-/* Something was mounted or unmounted. A mount that was taken away is a daemon that died: who waits
- * for the next heartbeat would find its task taken by another, and who waits for the mount loses
- * time. */
-static void
-look_at_mounts(struct super *s)
+bool
+hears_term(struct super *s, int64_t ms)
 {
-	static struct mount_entry top; /* it holds a path */
+	int64_t until = now_ms() + ms;
+	bool term = false;
 
-	mountinfo_top(s->o->mnt, &top);
-	/* as long as we hold a descriptor of it, neither number is given to another */
-	if (top.id == s->mount_id && top.minor == s->mount_minor)
+	for (int64_t left = ms; left > 0 && !term; left = until - now_ms()) {
+		struct pollfd p = { s->signal_fd, POLLIN, 0 };
+
+		if (poll(&p, 1, (int)left) > 0)
+			term = has_term(s);
+	}
+	return term;
+}
+
+/* Something happened to the queue that we should not hear of with the next heartbeat only. */
+static void
+look_at_queue(struct super *s)
+{
+	if (!s->queue.ops->heard(&s->queue))
 		return;
-	s->mount_id = top.id;
-	s->mount_minor = top.minor;
 	s->drift_ms = DRIFT_FIRST_MS;
 	switch (s->state) {
 	case IDLE:
@@ -339,24 +352,27 @@ look_at_mounts(struct super *s)
 static void
 turn(struct super *s)
 {
-	enum { SIGNALS, AGENT, JOB, READY, CONTROL, MOUNTS, FDS };
+	enum { SIGNALS, AGENT, JOB, NEWS, CONTROL, QUEUE, FDS };
 	bool agent = s->state == WORKING || s->state == STOPPING;
 	bool waits = s->state == IDLE && now_ms() >= s->hold_until && !s->trouble_since;
 	struct pollfd p[FDS] = {
 		[SIGNALS] = { s->signal_fd, POLLIN, 0 },
 		[AGENT] = { agent ? s->proc.fd : -1, POLLIN, 0 },
 		[JOB] = { s->job.pid ? s->job.fd : -1, POLLIN, 0 },
-		[READY] = { waits ? s->ready_fd : -1, POLLIN, 0 },
+		[NEWS] = { waits ? s->queue.news_fd : -1, POLLIN, 0 },
 		[CONTROL] = { s->state == WORKING ? s->control.notify_fd : -1, POLLIN, 0 },
-		[MOUNTS] = { s->mounts_fd, POLLPRI, 0 },
+		[QUEUE] = { s->queue.watch_fd, s->queue.watch_events, 0 },
 	};
+	int64_t most = s->queue.ops->turn(&s->queue, waits);
 	int64_t ms = next_due(s) - now_ms();
+	if (most >= 0 && most < ms)
+		ms = most;
 	int n = poll(p, FDS, ms < 0 ? 0 : (int)ms);
 
 	if (n < 0)
 		return;
-	if (p[MOUNTS].revents)
-		look_at_mounts(s);
+	if (p[QUEUE].revents)
+		look_at_queue(s);
 	if (p[SIGNALS].revents && has_term(s))
 		dispatch(s, EV_TERM);
 	enum state before = s->state;
@@ -368,7 +384,7 @@ turn(struct super *s)
 		dispatch(s, EV_EXITED);
 	else if (p[CONTROL].revents && s->state == before && s->state == WORKING)
 		s->next_sample = now_ms(); /* what it says is read with the next sample */
-	if (s->state == before && (p[READY].revents || next_due(s) <= now_ms()))
+	if (s->state == before && (p[NEWS].revents || next_due(s) <= now_ms()))
 		dispatch(s, EV_TIMER);
 }
 
@@ -398,11 +414,14 @@ split_words(char *text, char *const *more)
 static bool
 choose_sandbox(struct super *s)
 {
-	const char *name = s->o->sandbox ? s->o->sandbox : s->conf.agent.sandbox;
+	const char *asked = s->o->sandbox ? s->o->sandbox : s->conf.agent.sandbox;
+	const char *name = conf_sandbox(&s->conf, asked);
 	const struct sandbox_spec spec = {
 		.image = s->conf.agent.image, .binds = (const char *const *)s->binds,
 		.network = s->conf.agent.network, .run = s->run.run,
 	};
+	if (strcmp(name, asked) != 0)
+		log_warnx("site.ini asks for sandbox %s; %s does not count", name, asked);
 	bool chosen = !strcmp(name, "auto"); /* by us; but an image asks for some sandbox */
 	int kind = chosen ? SANDBOX_BWRAP : sandbox_kind_parse(name);
 	struct err err = { 0 };
@@ -494,12 +513,9 @@ static int
 configure(struct super *s)
 {
 	struct err err = { 0 };
-	int rc = run_info_read(s->o->mnt, s->o->tier, &s->run);
 
-	if (rc) {
-		log_warnx(rc == -ENOENT ? "%s: no mount of raserfs with a tier %s" :
-					  "%s: cannot be read for tier %s",
-			  s->o->mnt, s->o->tier);
+	if (s->queue.ops->open(&s->queue, &s->run, &err)) {
+		log_warnx("%s", err.text);
 		return EXIT_TROUBLE;
 	}
 	if (conf_load(&s->conf, s->run.run, &err)) {
@@ -509,7 +525,9 @@ configure(struct super *s)
 	struct agent_conf *c = &s->conf.agent;
 	if (s->o->image)
 		snprintf(c->image, sizeof(c->image), "%s", s->o->image);
-	if (s->o->network)
+	if (s->o->network && !conf_network(&s->conf, true))
+		log_warnx("site.ini lets no agent use the network; --network does not count");
+	else if (s->o->network)
 		c->network = true;
 	const char *by = s->o->memory_by ? s->o->memory_by : c->memory_by;
 	s->memory_by = !strcmp(by, "cgroup") ? MEMORY_CGROUP :
@@ -519,6 +537,8 @@ configure(struct super *s)
 	s->pass = split_words(c->env, s->o->pass);
 	read_uuid(s);
 	setup_cache(s->o->local, s->uuid, s->cache);
+	if (c->mount && !s->queue.mnt)
+		log_warnx("raser.ini wants agents to see the mount, and there is none");
 	return s->binds && s->pass && choose_command(s) && choose_sandbox(s) && check_memory(s) ?
 		       0 :
 		       EXIT_UNFIT;
@@ -537,7 +557,8 @@ describe(const struct super *s, char *text, size_t size)
 
 	bool boxed = s->sandbox != SANDBOX_NONE;
 
-	snprintf(text, size, "agents run %s%s%s, their memory is %s%s%s%s",
+	snprintf(text, size, "%sagents run %s%s%s, their memory is %s%s%s%s",
+		 s->o->direct ? "without a mount, " : "",
 		 boxed ? "in the sandbox " : "without a sandbox",
 		 boxed ? sandbox_kind_name(s->sandbox) : "",
 		 !boxed			 ? "" :
@@ -552,8 +573,8 @@ super_run(const struct super_options *o)
 	static struct super s; /* large: it holds paths and a line of an agent's */
 	sigset_t set;
 
-	s = (struct super){ .o = o, .ready_fd = -1, .node_fd = -1, .mounts_fd = -1, .claim.fd = -1, .attempt.log_fd = -1,
-			    .attempt.lock_fd = -1, .proc.fd = -1, .job.fd = -1, .control.fd = -1,
+	s = (struct super){ .o = o, .node_fd = -1, .claim.fd = -1, .attempt.log_fd = -1, .attempt.lock_fd = -1,
+			    .proc.fd = -1, .job.fd = -1, .control.fd = -1,
 			    .control.notify_fd = -1, .trajectory.state_fd = -1,
 			    .trajectory.results_fd = -1 };
 	sigemptyset(&set);
@@ -570,11 +591,13 @@ super_run(const struct super_options *o)
 	}
 	/* if somebody kills the guard, its orphans come to us */
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
-	s.mounts_fd = mountinfo_watch();
-	static struct mount_entry top;
-	mountinfo_top(o->mnt, &top);
-	s.mount_id = top.id;
-	s.mount_minor = top.minor;
+	s.queue = (struct queue_access){ .path = o->path, .tier = o->tier, .local = o->local,
+					 .until = o->until, .since = o->since, .status = o->status,
+					 .urgent_fd = s.signal_fd };
+	if (o->direct)
+		access_direct(&s.queue);
+	else
+		access_mount(&s.queue);
 	int status = configure(&s);
 	if (status)
 		return status;
@@ -583,6 +606,15 @@ super_run(const struct super_options *o)
 	if (o->check)
 		return puts(text) < 0 || fflush(stdout) ? EXIT_TROUBLE : 0;
 	log_info("%s", text);
+	struct err err = { 0 };
+	int rc;
+	while ((rc = s.queue.ops->join(&s.queue, &err)) == -EINTR)
+		if (has_term(&s))
+			return EXIT_PREEMPTED;
+	if (rc) {
+		log_warnx("%s", err.text);
+		return EXIT_TROUBLE;
+	}
 	attempt_sweep(o->local);
 	proc_init();
 	s.state = s.is_plugin ? SETUP : IDLE;
@@ -590,8 +622,7 @@ super_run(const struct super_options *o)
 		turn(&s);
 	if (s.status == EXIT_DRAINED && s.node_fd >= 0)
 		setup_leave(s.node_fd, o->local, s.uuid);
-	if (s.ready_fd >= 0)
-		close(s.ready_fd);
+	s.queue.ops->leave(&s.queue);
 	close(s.signal_fd);
 	return s.status;
 }

@@ -69,9 +69,8 @@ struct super {
 
 	enum state state;
 	int status; /* of super_run(), once GONE */
-	int signal_fd, ready_fd, node_fd, mounts_fd;
-	int mount_id; /* of the mount, in this namespace; 0 = there is none */
-	unsigned mount_minor;
+	int signal_fd, node_fd;
+	struct queue_access queue;
 	struct job job;
 
 	/* the attempt */
@@ -138,6 +137,9 @@ start_job(struct super *s, job_fn *fn, const void *arg, size_t size);
 
 void
 pause_for_fault(struct super *s);
+/* Is there a SIGTERM, or does one come within so many ms? Waits for it. */
+bool
+hears_term(struct super *s, int64_t ms);
 
 /* ---- start.c ---- */
 action_fn work_prepare, prepare_job, prepare_lost, prepare_term, prepare_timer;
@@ -165,7 +167,7 @@ listen_last(struct super *s);
 /* ---- save.c ---- */
 /* What became of the checkpoint that it was restored from, if it was. */
 void
-settle(struct super *s, enum store_verdict verdict);
+settle_checkpoint(struct super *s, enum store_verdict verdict);
 /* Begin a checkpoint of a working agent. */
 void
 shot_begin(struct super *s);

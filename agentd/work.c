@@ -46,7 +46,7 @@ drift(struct super *s)
 
 	s->next_touch = now_ms() + s->drift_ms;
 	s->drift_ms = s->drift_ms < DRIFT_LAST_MS ? s->drift_ms * 2 : DRIFT_LAST_MS;
-	switch (claim_fate(s->o->mnt, &s->claim, &next)) {
+	switch (s->queue.ops->fate(&s->queue, &s->claim, &next)) {
 	case FATE_FREE:
 		break;
 	case FATE_OVER:
@@ -54,7 +54,7 @@ drift(struct super *s)
 	default:
 		return -1;
 	}
-	if (claim_again(s->o->mnt, s->o->tier, &s->claim, next))
+	if (s->queue.ops->again(&s->queue, &s->claim, next))
 		return -1; /* whoever was faster shows at the next look */
 	s->adrift = false;
 	LOG_TASK(log_info, s, "taken up again: the mount is back, and its agent went on");
@@ -75,7 +75,7 @@ tell_activity(struct super *s)
 	snprintf(verb, sizeof(verb), "note active %lld s ago, %lld steps, cpu %.1f s, %lld MB, %d processes",
 		 (long long)idle, (long long)s->activity.steps, (double)u.cpu_ms / 1000,
 		 (long long)(u.rss >> 20), u.processes);
-	claim_verb(&s->claim, verb); /* for people only: a touch tells what is wrong */
+	s->queue.ops->verb(&s->queue, &s->claim, verb); /* for people only: a touch tells what is wrong */
 }
 
 int
@@ -86,15 +86,16 @@ beat(struct super *s)
 	if (s->adrift)
 		return drift(s);
 	s->next_touch = now_ms() + touch_every(s);
-	int rc = claim_touch(&s->claim);
+	int rc = s->queue.ops->touch(&s->queue, &s->claim);
 	if (!rc) {
 		attempt_alive(&s->attempt, &s->claim);
 		tell_activity(s);
 		return -1;
 	}
-	if (claim_orphaned(&s->claim)) {
+	if (claim_orphaned(&s->queue, &s->claim)) {
 		go_adrift(s);
-		LOG_TASK(log_warnx, s, "%s is gone; its agent goes on, waiting for the mount", s->o->mnt);
+		LOG_TASK(log_warnx, s, "%s is gone; its agent goes on, waiting for the mount",
+			 s->queue.path);
 		return -1;
 	}
 	if (rc == -ESTALE || rc == -ENOENT || rc == -EPERM)
@@ -117,7 +118,7 @@ on_order(void *arg, const struct order_text *o)
 	case ORDER_PARKED:
 		activity_parked(&s->activity, o->number, now);
 		snprintf(verb, sizeof(verb), "parked %lld", (long long)o->number);
-		rc = claim_verb(&s->claim, verb);
+		rc = s->queue.ops->verb(&s->queue, &s->claim, verb);
 		if (rc)
 			LOG_TASK(log_debug, s, "%s: %s", verb, strerror(-rc));
 		break;

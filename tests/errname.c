@@ -42,6 +42,7 @@ error_name(int code)
 		{ ERANGE, "ERANGE" },
 		{ EROFS, "EROFS" },
 		{ ESTALE, "ESTALE" },
+		{ ETIME, "ETIME" },
 		{ EXDEV, "EXDEV" },
 	};
 	static char number[16];

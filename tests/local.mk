@@ -9,6 +9,7 @@ unit_tests = \
 	tests/unit/conf.t \
 	tests/unit/names.t \
 	tests/unit/lanes.t \
+	tests/unit/deadline.t \
 	tests/unit/chain.t \
 	tests/unit/fault.t \
 	tests/unit/ingest.t \
@@ -23,6 +24,7 @@ unit_tests = \
 	tests/unit/seal.t \
 	tests/unit/frozen.t \
 	tests/unit/forgotten.t \
+	tests/unit/slurm.t \
 	tests/unit/schedule.t \
 	# end of unit tests
 RUNS = tests/runs.c tests/runs.h
@@ -43,6 +45,8 @@ dist_noinst_DATA = \
 	# end of recorded runs
 tests_unit_lanes_t_SOURCES = tests/unit/lanes.c $(TAP) $(RUNS)
 tests_unit_lanes_t_LDADD = $(QUEUE_LIBS)
+tests_unit_deadline_t_SOURCES = tests/unit/deadline.c $(TAP) $(RUNS)
+tests_unit_deadline_t_LDADD = $(QUEUE_LIBS)
 tests_unit_agent_t_SOURCES = tests/unit/agent.c $(TAP) agentd/activity.c agentd/control.c agentd/process/job.c \
 	agentd/plugin.c agentd/trajectory.c
 tests_unit_agent_t_LDADD = $(QUEUE_LIBS)
@@ -75,9 +79,11 @@ tests_unit_crash_t_SOURCES = tests/unit/crash.c $(TAP) $(TREES)
 tests_unit_crash_t_LDADD = $(CHECKPOINT_LIBS) $(QUEUE_LIBS)
 tests_unit_crash_t_LDFLAGS = $(AM_LDFLAGS) \
 	-Wl,--wrap=write,--wrap=fsync,--wrap=renameat,--wrap=futimens,--wrap=pread
-tests_unit_selftest_t_SOURCES = tests/unit/selftest.c tools/slurmcheck.c tools/slurmcheck.h \
+tests_unit_selftest_t_SOURCES = tests/unit/selftest.c tools/slurm.c tools/slurm.h tools/slurmcheck.c tools/slurmcheck.h \
 	agentd/program.c agentd/program.h $(TAP)
 tests_unit_selftest_t_LDADD = $(QUEUE_LIBS)
+tests_unit_slurm_t_SOURCES = tests/unit/slurm.c tools/brakes.c tools/brakes.h tools/slurm.c tools/slurm.h $(TAP)
+tests_unit_slurm_t_LDADD = $(QUEUE_LIBS)
 
 # shell tests of the mount
 mount_tests = \
@@ -109,11 +115,18 @@ mount_tests = \
 	tests/mount/2000-doctor.t \
 	tests/mount/2100-seal.t \
 	tests/mount/2300-fsck.t \
+	tests/mount/2500-job.t \
 	tests/mount/2200-storage.t \
 	tests/mount/2210-idle.t \
 	tests/mount/2400-site.t \
+	tests/mount/2420-launch.t \
 	tests/mount/2410-lanes.t \
+	tests/mount/2415-until.t \
+	tests/mount/2420-direct.t \
 	tests/mount/2500-makespan.t \
+	tests/mount/2510-durations.t \
+	tests/mount/2520-contest.t \
+	tests/mount/2600-bridges.t \
 	# end of mount tests
 
 # shell tests of the plugins, which need no mount
@@ -157,7 +170,7 @@ thread_tests = \
 	tests/mount/0400-nodes.t \
 	tests/mount/0500-submit.t \
 	# end of thread tests
-dist_noinst_DATA += tests/lib.sh tests/tap.sh
+dist_noinst_DATA += tests/lib.sh tests/tap.sh tests/unit/scontrol.txt
 
 # stands in for what is not packaged; on PATH under this name
 dist_noinst_SCRIPTS = tests/apptainer

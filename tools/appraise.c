@@ -13,6 +13,8 @@
 #include <string.h>
 #include <unistd.h>
 
+enum { AGENTS_MAX = 100000 };
+
 int
 appraise(const char *run, size_t agents, struct appraisal *a)
 {
@@ -87,7 +89,11 @@ makespan_of(const struct makespan_options *o)
 	}
 	if (o->accept && conf_load(&conf, run, &err))
 		return complain(1, "%s", err.text);
-	int status = appraise(run, (size_t)o->agents, &a);
+	size_t agents = o->agents ? (size_t)bench_count(o->agents, AGENTS_MAX) : 0;
+	if (o->agents && !agents)
+		return complain(EXIT_USAGE, "--agents %s: it must be a number from 1 to %d", o->agents,
+				AGENTS_MAX);
+	int status = appraise(run, agents, &a);
 	if (status)
 		return status;
 	if (!a.list.n)

@@ -220,7 +220,7 @@ choose_history(struct chaos *c, const char *given)
 
 	c->history_dir = given;
 	for (size_t i = 0; i < c->prey.n && !c->history_dir; i++)
-		if (c->prey.all[i].kind == PREY_DAEMON &&
+		if (c->prey.all[i].owner[0] &&
 		    prey_environ(c->prey.all[i].process.pid, "RASER_HISTORY", dir, sizeof(dir)) &&
 		    dir[0] == '/')
 			c->history_dir = dir;

@@ -19,7 +19,6 @@
 
 enum {
 	RESTART_FIRST_MS = 200,
-	RESTART_LAST_MS = 10000,
 	ARGV_MAX = 512,
 };
 
@@ -94,7 +93,10 @@ crew_program(const struct crew *c, char *const *argv)
 	setpgid(0, 0); /* a Ctrl-C is ours to pass on */
 	if (c->log_fd >= 0)
 		dup2(c->log_fd, STDERR_FILENO);
-	setenv("RASER_MOUNT", c->mount, 1);
+	if (c->mount)
+		setenv("RASER_MOUNT", c->mount, 1);
+	else
+		unsetenv("RASER_MOUNT");
 	execvp(argv[0], argv);
 	fprintf(stderr, "%s: %s\n", argv[0], strerror(errno));
 	_exit(127);
@@ -102,9 +104,12 @@ crew_program(const struct crew *c, char *const *argv)
 
 /* The command line of an agent, or with --check of a question about it. */
 static void
-agent_line(const struct crew *c, const char *tier, bool check, char *argv[ARGV_MAX])
+agent_line(struct crew *c, const char *tier, bool check, char *argv[ARGV_MAX])
 {
 	static char program[PATH_MAX];
+	static char status[PATH_MAX];
+	static char direct_option[] = "--direct";
+	static char status_option[] = "--status";
 	static char tier_option[] = "--tier";
 	static char check_option[] = "--check";
 	static char end_of_options[] = "--";
@@ -119,7 +124,14 @@ agent_line(const struct crew *c, const char *tier, bool check, char *argv[ARGV_M
 		argv[n++] = (char *)(uintptr_t)c->options[i];
 	if (check)
 		argv[n++] = check_option;
-	argv[n++] = (char *)(uintptr_t)c->mount;
+	if (!c->mount)
+		argv[n++] = direct_option;
+	if (!c->mount && c->status_dir && !check) {
+		snprintf(status, sizeof(status), "%.4000s/%u.json", c->status_dir, ++c->lives);
+		argv[n++] = status_option;
+		argv[n++] = status;
+	}
+	argv[n++] = (char *)(uintptr_t)(c->mount ? c->mount : c->direct);
 	if (*c->command)
 		argv[n++] = end_of_options;
 	for (char *const *w = c->command; *w && n < ARGV_MAX - 1; w++)
@@ -134,7 +146,7 @@ crew_check(const struct crew *c)
 	char *argv[ARGV_MAX];
 	int status = -1;
 
-	agent_line(c, c->agents[0].tier, true, argv);
+	agent_line(&asked, c->agents[0].tier, true, argv);
 	asked.log_fd = -1; /* what is wrong is for the terminal */
 	pid_t pid = crew_program(&asked, argv);
 	while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR)
@@ -153,7 +165,7 @@ start_agent(struct crew *c, struct agent *a, int64_t now_ms)
 	if (a->pid < 0) {
 		complain(0, "no agent can be started: %s", strerror(errno));
 		a->pid = 0;
-		a->restart_at = now_ms + RESTART_LAST_MS;
+		a->restart_at = now_ms + CREW_PAUSE_LAST_MS;
 	}
 }
 
@@ -203,14 +215,15 @@ crew_reaped(struct crew *c, pid_t pid, int status, int64_t now_ms)
 	int code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 	a->pid = 0;
 	a->status = code;
-	a->ended = code == 0 || code == EXIT_USAGE || code == AGENTD_UNFIT || c->stopping;
+	a->ended = code == 0 || code == EXIT_USAGE || code == AGENTD_UNFIT ||
+		   code == AGENTD_LATE || c->stopping;
 	if (a->ended)
 		return a;
 	/* who lived for a while did not die of its start */
 	if (now_ms - a->started > 2 * a->pause_ms)
 		a->pause_ms = RESTART_FIRST_MS;
 	a->restart_at = now_ms + a->pause_ms;
-	a->pause_ms = a->pause_ms * 2 < RESTART_LAST_MS ? a->pause_ms * 2 : RESTART_LAST_MS;
+	a->pause_ms = a->pause_ms * 2 < CREW_PAUSE_LAST_MS ? a->pause_ms * 2 : CREW_PAUSE_LAST_MS;
 	return a;
 }
 
@@ -219,10 +232,12 @@ crew_stop(struct crew *c)
 {
 	c->stopping = true;
 	for (int i = 0; i < c->nagents; i++) {
-		if (c->agents[i].pid > 0)
+		if (c->agents[i].pid > 0) {
 			kill(c->agents[i].pid, SIGTERM);
-		else
+			kill(c->agents[i].pid, SIGCONT); /* somebody may have stopped it */
+		} else {
 			c->agents[i].ended = true;
+		}
 	}
 }
 

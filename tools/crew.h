@@ -1,6 +1,6 @@
 /*
- * crew.h - a number of raser-agentd's on one mount: started, and started again after a growing
- * pause. run.c and job.c only.
+ * crew.h - a number of raser-agentd's on one mount, or on a run directory itself: started, and
+ * started again after a growing pause. run.c and job.c only.
  */
 #ifndef RASER_CREW_H
 #define RASER_CREW_H
@@ -16,8 +16,10 @@
 enum {
 	CREW_OPTIONS_MAX = 64,
 	CREW_COMMAND_MAX = 420, /* words */
+	CREW_PAUSE_LAST_MS = 10000,
 	/* how raser-agentd ends, apart from EXIT_USAGE: raser-agentd(8) */
 	AGENTD_UNFIT = 3,
+	AGENTD_LATE = 4,
 	AGENTD_PREEMPTED = 99,
 };
 
@@ -33,7 +35,10 @@ struct agent {
 struct crew {
 	struct agent *agents;
 	int nagents;
-	const char *mount; /* where they work */
+	const char *mount; /* where they work; NULL: there is none, and they work on */
+	const char *direct; /* this run directory itself */
+	const char *status_dir; /* with direct: each life of one keeps a file there; NULL = none */
+	unsigned lives;
 	char *const *command; /* empty: the plugin of raser.ini */
 	const char *options[CREW_OPTIONS_MAX]; /* handed on to raser-agentd */
 	size_t noptions;
@@ -67,7 +72,7 @@ struct agent *
 crew_add(struct crew *c, const char *tier);
 
 /* Start a program as a child that gets SIGTERM when we die, in a process group of its own, with
- * RASER_MOUNT. Its pid or -1. */
+ * RASER_MOUNT where there is a mount. Its pid or -1. */
 pid_t
 crew_program(const struct crew *c, char *const *argv);
 

@@ -59,6 +59,13 @@ is_daemon(struct chaos *c, const struct prey *p)
 	return p->kind == PREY_DAEMON && !is_stopped(c, p);
 }
 
+/* Somebody with a beat. */
+static bool
+is_owner(struct chaos *c, const struct prey *p)
+{
+	return p->owner[0] && !is_stopped(c, p);
+}
+
 static bool
 is_agentd(struct chaos *c, const struct prey *p)
 {
@@ -83,17 +90,24 @@ is_agent(struct chaos *c, const struct prey *p)
 /* ---- the faults; each returns whether it did anything ---- */
 
 static bool
-kill_daemon(struct chaos *c)
+kill_owner(struct chaos *c, const struct prey *p, const char *name)
 {
 	char s[160];
-	struct prey *p = pick(c, is_daemon);
 
-	if (!p || c->nkilled == KILLED_MAX)
+	if (c->nkilled == KILLED_MAX)
 		return false;
-	snprintf(s, sizeof(s), "kill -9   raserfs %s, process %ld", p->owner, (long)p->process.pid);
+	snprintf(s, sizeof(s), "kill -9   %s %s, process %ld", name, p->owner, (long)p->process.pid);
 	announce(c, "kill", p->owner, s);
 	memcpy(c->killed[c->nkilled++], p->owner, OWNER_TEXT);
 	return tree_signal(&p->process, SIGKILL);
+}
+
+static bool
+kill_daemon(struct chaos *c)
+{
+	const struct prey *p = pick(c, is_daemon);
+
+	return p && kill_owner(c, p, "raserfs");
 }
 
 static bool
@@ -105,6 +119,8 @@ kill_other(struct chaos *c, prey_fn *pleases, const char *what, const char *name
 
 	if (!p)
 		return false;
+	if (p->owner[0])
+		return kill_owner(c, p, name);
 	snprintf(whom, sizeof(whom), "%ld", (long)p->process.pid);
 	snprintf(s, sizeof(s), "kill -9   %s%s%s, process %s", name, p->task[0] ? " of task " : "",
 		 p->task, whom);
@@ -208,7 +224,7 @@ delete_beat(struct chaos *c)
 {
 	char s[160];
 	char path[DISK_PATH];
-	struct prey *p = pick(c, is_daemon);
+	const struct prey *p = pick(c, is_owner);
 
 	if (!p)
 		return false;

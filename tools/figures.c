@@ -201,7 +201,7 @@ add_attempt(struct figures *f, const struct past *p, const struct past *before)
 		f->restoring += p->restoring;
 		f->restoring_most = fmax(f->restoring_most, p->restoring);
 	}
-	if (before && !strcmp(before->task, p->task)) {
+	if (before && !strcmp(before->task, p->task) && before->end != PAST_DONE) {
 		double away = fmax(0, p->started - before->ended);
 
 		f->away++;

@@ -6,6 +6,8 @@
 
 #include "mounting.h"
 
+#include "program.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/capability.h>
@@ -133,11 +135,46 @@ mounting_try(const char *dir, struct err *why)
 	return code ? err_set(why, -(code & 63), "%s: %s", steps[code / 64], strerror(code & 63)) : 0;
 }
 
+bool
+mounting_fusermount(char path[PATH_MAX], struct err *why)
+{
+	struct stat st;
+
+	path[0] = '\0';
+	int fd = open("/dev/fuse", O_RDWR | O_CLOEXEC);
+	if (fd < 0) {
+		err_set(why, -errno, "/dev/fuse: %s", strerror(errno));
+		return false;
+	}
+	close(fd);
+	if (program_find("fusermount3", path) || stat(path, &st) < 0) {
+		path[0] = '\0';
+		err_set(why, -ENOENT, "there is no fusermount3 in PATH");
+		return false;
+	}
+	if (st.st_mode & S_ISUID && st.st_uid == 0 && prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) <= 0)
+		return true;
+	err_set(why, -EPERM, "%s may not mount for users", path);
+	return false;
+}
+
+bool
+mounting_possible(struct err *why)
+{
+	const char *tmp = getenv("TMPDIR");
+	char path[PATH_MAX];
+
+	if (!mounting_try(tmp && *tmp ? tmp : "/tmp", why))
+		return true;
+	/* for root it would do what was tried just now */
+	return geteuid() != 0 && mounting_fusermount(path, why);
+}
+
 static pid_t
 start_daemon(const struct mounting *m, const struct target *t)
 {
 	char program[PATH_MAX];
-	char options[512];
+	char options[PATH_MAX + 128];
 	pid_t parent = getpid();
 
 	sibling("raserfs", program);

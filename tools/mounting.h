@@ -64,6 +64,14 @@ mounting_end(struct mounting *m);
 int
 mounting_try(const char *dir, struct err *why);
 
+/* Is there a fusermount3 that could mount visibly? Else why not. path: where it is, "" = nowhere. */
+bool
+mounting_fusermount(char path[PATH_MAX], struct err *why);
+
+/* Could this user mount anything here, in private or visibly? False, and why not. */
+bool
+mounting_possible(struct err *why);
+
 /* The path of a program that is installed beside this one; PATH decides when there is none. */
 void
 sibling(const char *name, char path[PATH_MAX]);

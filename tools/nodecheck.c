@@ -8,7 +8,6 @@
 #include "memory.h"
 #include "mounting.h"
 #include "proc.h"
-#include "program.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -52,39 +51,34 @@ request_timeout(struct findings *f, const char *name)
 static void
 check_fuse(struct findings *f)
 {
+	static const char unmounted[] = "nothing can be mounted on this node: raser run and raser job let "
+					"agents work on the run directory itself";
 	char path[PATH_MAX];
-	struct stat st;
 	struct err why = { 0 };
+	struct err visible = { 0 };
 
-	int fd = open("/dev/fuse", O_RDWR | O_CLOEXEC);
-	if (fd < 0) {
-		finding_add(f, FINDING_FAILS, "FUSE",
-			    "nothing can be mounted on this node; submitting, status and export "
-			    "work without a mount",
-			    "/dev/fuse: %s", strerror(errno));
+	if (access("/dev/fuse", R_OK | W_OK) < 0) {
+		finding_add(f, FINDING_NOTE, "FUSE", unmounted, "/dev/fuse: %s", strerror(errno));
 		return;
 	}
-	close(fd);
-	bool tool = program_find("fusermount3", path) == 0 && stat(path, &st) == 0;
-	bool set_id = tool && st.st_mode & S_ISUID && st.st_uid == 0;
+	bool set_id = mounting_fusermount(path, &visible);
 	bool alone = mounting_try(local_dir(), &why) == 0;
 	bool root = geteuid() == 0;
 
 	if (alone)
 		finding_add(f, FINDING_OK, "FUSE", NULL, "a mount in a namespace of its own works");
 	else
-		finding_add(f, set_id ? FINDING_NOTE : FINDING_FAILS, "FUSE",
+		finding_add(f, FINDING_NOTE, "FUSE",
 			    set_id ? "raser run mounts by fusermount3, and a job that is killed "
 				     "leaves the mount behind"
-				   : "and there is no set-user-id fusermount3 to mount by: nothing "
-				     "can be mounted on this node",
+				   : unmounted,
 			    "no mount in a namespace of its own: %.120s", why.text);
 	if (set_id)
 		finding_add(f, FINDING_OK, "FUSE", NULL, "%s can mount for users", path);
 	else if (!root)
 		finding_add(f, FINDING_NOTE, "FUSE",
-			    "raserfs by hand needs it, or unshare -Urm; raser run does not", "%s",
-			    tool ? "fusermount3 is not set-user-id" : "no fusermount3 in PATH");
+			    "raserfs by hand needs it, or unshare -Urm; raser run does not", "%.190s",
+			    visible.text);
 	request_timeout(f, "default_request_timeout");
 	request_timeout(f, "max_request_timeout");
 }

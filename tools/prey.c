@@ -64,6 +64,44 @@ prey_environ(pid_t pid, const char *name, char *out, size_t size)
 	return found;
 }
 
+static bool
+is_program(pid_t pid, const char *name)
+{
+	char path[64];
+	char comm[32] = "";
+
+	snprintf(path, sizeof(path), "/proc/%ld/comm", (long)pid);
+	if (read_text(path, comm, sizeof(comm)) <= 0)
+		return false;
+	comm[strcspn(comm, "\n")] = '\0';
+	return !strcmp(comm, name);
+}
+
+/* ---- what is below an agentd ---- */
+
+/* An agentd works on one task at a time, which its agent's environment names. */
+static int
+add_tree(struct prey_list *p, pid_t agentd)
+{
+	struct tree t = { 0 };
+	char task[NAME_LIMIT + 1] = "";
+	size_t first = p->n;
+	int rc = tree_list(&t, agentd);
+
+	for (size_t i = 0; !rc && i < t.n; i++) {
+		if (!is_ours(t.all[i].pid) || t.all[i].state == 'Z')
+			continue;
+		if (!add(p, PREY_AGENT, &t.all[i]))
+			rc = -ENOMEM;
+		if (!task[0])
+			prey_environ(t.all[i].pid, "RASER_TASK", task, sizeof(task));
+	}
+	for (size_t i = first; i < p->n; i++)
+		memcpy(p->all[i].task, task, sizeof(task));
+	tree_free(&t);
+	return rc;
+}
+
 /* ---- daemons ---- */
 
 struct beats {
@@ -90,14 +128,15 @@ on_beat(void *arg, const char *name)
 	    !is_ours((pid_t)info.pid) || !tree_look((pid_t)info.pid, &process) ||
 	    process.start != info.start)
 		return 0;
-	struct prey *x = add(b->list, PREY_DAEMON, &process);
+	bool direct = is_program(process.pid, "raser-agentd");
+	struct prey *x = add(b->list, direct ? PREY_AGENTD : PREY_DAEMON, &process);
 	if (!x)
 		return -ENOMEM;
 	memcpy(x->owner, info.owner, sizeof(x->owner));
-	return 0;
+	return direct ? add_tree(b->list, process.pid) : 0;
 }
 
-/* ---- agentds and what is below them ---- */
+/* ---- agentds on mounts ---- */
 
 /* An agentd names its mount on its command line. Where words name mounts of several runs, it is
  * nobody's. */
@@ -110,8 +149,7 @@ is_agentd_of(pid_t pid, const char *run)
 	int ours = 0;
 	int others = 0;
 
-	snprintf(path, sizeof(path), "/proc/%ld/comm", (long)pid);
-	if (!text || read_text(path, text, 32) <= 0 || strcmp(text, "raser-agentd\n") != 0) {
+	if (!text || !is_program(pid, "raser-agentd")) {
 		free(text);
 		return false;
 	}
@@ -135,29 +173,6 @@ is_agentd_of(pid_t pid, const char *run)
 	}
 	free(text);
 	return ours && !others;
-}
-
-/* An agentd works on one task at a time, which its agent's environment names. */
-static int
-add_tree(struct prey_list *p, pid_t agentd)
-{
-	struct tree t = { 0 };
-	char task[NAME_LIMIT + 1] = "";
-	size_t first = p->n;
-	int rc = tree_list(&t, agentd);
-
-	for (size_t i = 0; !rc && i < t.n; i++) {
-		if (!is_ours(t.all[i].pid) || t.all[i].state == 'Z')
-			continue;
-		if (!add(p, PREY_AGENT, &t.all[i]))
-			rc = -ENOMEM;
-		if (!task[0])
-			prey_environ(t.all[i].pid, "RASER_TASK", task, sizeof(task));
-	}
-	for (size_t i = first; i < p->n; i++)
-		memcpy(p->all[i].task, task, sizeof(task));
-	tree_free(&t);
-	return rc;
 }
 
 static int

@@ -2,8 +2,8 @@
  * prey.h - the processes on this machine that belong to one run and to this user. raser chaos only.
  *
  * A daemon is known by its beat: boot, pid namespace, pid and start time must be those of a process
- * here. An agentd is known by the mount that its command line names: in its mount namespace that must
- * be a raserfs of this run. An agent is a descendant of such an agentd. Whatever else the user runs,
+ * here. An agentd without a mount is one of them; any other is known by the mount that its command line
+ * names: in its mount namespace that must be a raserfs of this run. An agent is a descendant of such an agentd. Whatever else the user runs,
  * other runs included, is never listed.
  */
 #ifndef RASER_PREY_H
@@ -17,7 +17,7 @@ enum prey_kind { PREY_DAEMON, PREY_AGENTD, PREY_AGENT };
 struct prey {
 	enum prey_kind kind;
 	struct tree_process process;
-	char owner[OWNER_TEXT];	   /* of a daemon */
+	char owner[OWNER_TEXT];	   /* of a daemon, and of an agentd that is one; or "" */
 	char task[NAME_LIMIT + 1]; /* of an agent, or "" */
 };
 

@@ -1,13 +1,19 @@
 /*
- * progress.c - numbers of a run, all from the mount.
+ * progress.c - numbers of a run.
  */
 #include <config.h>
 
 #include "progress.h"
 
+#include "tell.h"
+
+#include <dirent.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+
+enum { REFRESH_MS = 1000 }; /* as for anybody who looks: raser-tree(5) */
 
 static int64_t
 now_ms(void)
@@ -15,11 +21,95 @@ now_ms(void)
 	return now_read().boot_ms;
 }
 
+/* ---- without a mount ---- */
+
+/* Numbers of each daemon, which are added up. */
+static const char *const summed[] = { "claims", "races_lost", "resumed", "redo_seconds" };
+static const char *const summed_objects[] = { "ends", "reasons" };
+
+static void
+add_number(json_t *to, const char *key, const json_t *more)
+{
+	const json_t *old = json_object_get(to, key);
+
+	if (json_is_integer(more))
+		json_object_set_new(to, key,
+				    json_integer(json_integer_value(old) + json_integer_value(more)));
+	else if (json_is_real(more))
+		json_object_set_new(to, key,
+				    json_real(json_number_value(old) + json_real_value(more)));
+}
+
+/* What one raser-agentd has counted, which may have died since. */
+static void
+add_daemon(json_t *all, const json_t *one)
+{
+	pid_t pid = (pid_t)json_integer_value(json_object_get(one, "pid"));
+	bool lives = pid > 0 && kill(pid, 0) == 0;
+	const json_t *most = json_object_get(one, "redo_max_seconds");
+	const char *key;
+	json_t *v;
+	size_t i;
+
+	for (i = 0; i < sizeof(summed) / sizeof(summed[0]); i++)
+		add_number(all, summed[i], json_object_get(one, summed[i]));
+	for (i = 0; i < sizeof(summed_objects) / sizeof(summed_objects[0]); i++) {
+		json_t *counts = json_object_get(all, summed_objects[i]);
+
+		json_object_foreach(json_object_get(one, summed_objects[i]), key, v) {
+			add_number(counts, key, v);
+		}
+	}
+	if (json_number_value(most) > json_number_value(json_object_get(all, "redo_max_seconds")))
+		json_object_set_new(all, "redo_max_seconds", json_real(json_number_value(most)));
+	if (lives && json_is_true(json_object_get(one, "paused")))
+		json_object_set_new(all, "paused", json_true());
+	json_array_foreach(json_object_get(one, "tiers"), i, v) {
+		json_t *tier = json_array_get(json_object_get(all, "tiers"), i);
+
+		add_number(tier, "busy_seconds", json_object_get(v, "busy_seconds"));
+		if (lives)
+			add_number(tier, "working", json_object_get(v, "working"));
+	}
+}
+
+/* As status.json says it, of the whole run and of all agents of ours. */
 static json_t *
-read_status(const struct progress *p)
+gather_status(struct progress *p)
+{
+	char path[PATH_MAX + 300];
+	struct now now = now_read();
+
+	if (now.boot_ms - p->refreshed >= REFRESH_MS) {
+		p->refreshed = now.boot_ms;
+		queue_refresh(p->queue, now, 0, 0);
+	}
+	json_t *all = tell_status(p->queue, p->opened, now);
+	DIR *d = opendir(p->dir);
+	for (const struct dirent *e; d && (e = readdir(d));) {
+		size_t len = strlen(e->d_name);
+
+		if (len < 5 || strcmp(e->d_name + len - 5, ".json") != 0)
+			continue;
+		snprintf(path, sizeof(path), "%.4000s/%.255s", p->dir, e->d_name);
+		json_t *one = json_load_file(path, 0, NULL);
+		add_daemon(all, one);
+		json_decref(one);
+	}
+	if (d)
+		closedir(d);
+	return all;
+}
+
+/* ---- where the numbers come from ---- */
+
+static json_t *
+read_status(struct progress *p)
 {
 	char path[PATH_MAX + 16];
 
+	if (!p->mnt)
+		return gather_status(p);
 	snprintf(path, sizeof(path), "%s/status.json", p->mnt);
 	return json_load_file(path, 0, NULL);
 }
@@ -39,9 +129,27 @@ progress_begin(struct progress *p, const char *mnt)
 	return true;
 }
 
+bool
+progress_begin_direct(struct progress *p, const struct target *t, const char *dir)
+{
+	*p = (struct progress){ .dir = dir, .began = now_ms(), .opened = now_read() };
+	/* agents would be refused one after the other where the storage will not do */
+	const struct queue_options options = { .admit = true };
+	struct err err = { 0 };
+
+	p->queue = queue_open(t->run, &options, now_read(), &err);
+	if (!p->queue)
+		return complain(1, "%s", err.text) == 0;
+	p->first = read_status(p);
+	p->now = json_incref(p->first);
+	return p->first || complain(1, "out of memory") == 0;
+}
+
 void
 progress_free(struct progress *p)
 {
+	if (p->queue)
+		queue_close(p->queue, now_read());
 	json_decref(p->first);
 	json_decref(p->now);
 	for (int i = 0; i < MOVES_SHOWN; i++)
@@ -142,6 +250,12 @@ progress_events(struct progress *p)
 	char *line = NULL;
 	size_t cap = 0;
 
+	if (!p->mnt) {
+		p->nmoves = since_first(p, "moved_up", NULL);
+		p->stolen = since_first(p, "reasons", "stale") + since_first(p, "reasons", "revoked") +
+			    since_first(p, "reasons", "dead-owner");
+		return;
+	}
 	snprintf(path, sizeof(path), "%s/events", p->mnt);
 	FILE *f = fopen(path, "re");
 	while (f && getline(&line, &cap, f) > 0) {
@@ -223,6 +337,8 @@ progress_print(const struct progress *p, bool live)
 void
 progress_end(struct progress *p, bool live)
 {
+	p->refreshed = 0;
+	progress_read(p);
 	if (!p->ended)
 		p->ended = now_ms();
 	if (live)
@@ -275,8 +391,9 @@ progress_summary(struct progress *p)
 	printf("reasons    ");
 	print_reasons(p);
 	printf("taken away %ld claims: stale, of a dead daemon, or by hand\n", p->stolen);
-	printf("moved up   %ld times a task went to a higher tier\n", p->nmoves);
-	for (long k = 0; k < p->nmoves && k < MOVES_SHOWN; k++)
+	printf(p->mnt ? "moved up   %ld times a task went to a higher tier\n" :
+			"moved up   %ld tasks went to a higher tier\n", p->nmoves);
+	for (long k = 0; p->mnt && k < p->nmoves && k < MOVES_SHOWN; k++)
 		printf("           %.140s\n", p->moves[k]);
 	long resumed = since_first(p, "resumed", NULL);
 	if (resumed)

@@ -1,5 +1,6 @@
 /*
- * progress.h - how a run goes, read from its mount: a line while it runs, a summary at its end.
+ * progress.h - how a run goes: a line while it runs, a summary at its end. Read from its mount, or,
+ * without one, from the run directory and from what each raser-agentd --direct keeps in a file.
  */
 #ifndef RASER_PROGRESS_H
 #define RASER_PROGRESS_H
@@ -14,7 +15,11 @@
 enum { MOVES_SHOWN = 40 };
 
 struct progress {
-	const char *mnt;
+	const char *mnt; /* NULL: there is none, but */
+	struct queue *queue;
+	const char *dir; /* of those files */
+	struct now opened;
+	int64_t refreshed; /* boot ms */
 	int agents;
 	json_t *first, *now; /* status.json at the beginning and as last read; counters of daemons that
 				died in between are below zero in first */
@@ -27,6 +32,9 @@ struct progress {
 /* False after a message. */
 bool
 progress_begin(struct progress *p, const char *mnt);
+/* The same without a mount. dir: kept by reference. */
+bool
+progress_begin_direct(struct progress *p, const struct target *t, const char *dir);
 void
 progress_read(struct progress *p);
 /* How often the mount was there again after its daemon died, as it says. */

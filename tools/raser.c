@@ -17,14 +17,14 @@ static const struct verb {
 	int (*run)(int argc, char **argv);
 	const char *usage, *does;
 } verbs[] = {
-	{ "init", verb_init, "DIR [--force] [--plugin PROGRAM [ARG...]]",
+	{ "init", verb_init, "DIR [--force] [[--durations FILE] --plugin PROGRAM [ARG...]]",
 	  "make a run directory with its raser.ini, and the plugin's tasks in it" },
 	{ "doctor", verb_doctor, "DIR [--load N [--seconds S]] [--peer] [--json]",
 	  "try out whether this node and this directory will do for raserfs" },
-	{ "submit", verb_submit, "RUN [--id-field F] FILE|-", "submit tasks, all or nothing" },
+	{ "submit", verb_submit, "RUN [--id-field F] [--durations FILE] FILE|-", "submit tasks, all or nothing" },
 	{ "run", verb_run,
-	  "RUN [--agents TIER=N,...] [--mount DIR] [--beside PROGRAM] [--sandbox KIND]\n"
-	  "        [--image IMAGE] [--bind PATH] [--pass NAME] [--network]\n"
+	  "RUN [--agents TIER=N,...] [--mount DIR | --no-fuse] [--beside PROGRAM]\n"
+	  "        [--sandbox KIND] [--image IMAGE] [--bind PATH] [--pass NAME] [--network]\n"
 	  "        [--memory-by HOW] [-- COMMAND...]",
 	  "run agents on this machine until the queue is drained" },
 	{ "job", verb_job,
@@ -32,11 +32,18 @@ static const struct verb {
 	  "        [--image IMAGE] [--bind PATH] [--pass NAME] [--network]\n"
 	  "        [--memory-by HOW] [-- COMMAND...]",
 	  "keep one agent going: the batch process of a Slurm job" },
-	{ "status", verb_status, "RUN", "how many tasks are in which state" },
+	{ "launch", verb_launch,
+	  "RUN --agents TIER=N,... [--command 'COMMAND ARG...'] [--time T]\n"
+	  "        [--partition P] [--more] [--then PROGRAM [--then-nodes N]] [--dry-run]\n"
+	  "        [--mount auto|private|visible|none] [options of run for agents]\n"
+	  "        [-- OPTION-OF-SBATCH...]",
+	  "submit agents as job arrays of Slurm, which end when the queue is drained" },
+	{ "status", verb_status, "RUN [--drained]",
+	  "how many tasks are in which state, and which members of job arrays live" },
 	{ "retry", verb_retry, "RUN TASK...|--all", "make failed or cancelled tasks pending again" },
 	{ "cancel", verb_cancel, "RUN TASK...|--all", "cancel pending or claimed tasks" },
-	{ "export", verb_export, "RUN [--attempts | --steps]",
-	  "print the records of all attempts, or the steps of the accepted ones" },
+	{ "export", verb_export, "RUN [--attempts | --steps | --durations]",
+	  "print the records of all attempts, the steps of the accepted ones, or what tasks took" },
 	{ "seal", verb_seal, "RUN [--bay NAME]...",
 	  "pack what is finished of a run that nobody works on into few files" },
 	{ "fsck", verb_fsck, "RUN [--repair]",
@@ -52,7 +59,10 @@ static const struct verb {
 	  "break what may break for a while, and check that the run keeps its promises" },
 	{ "bench", verb_bench,
 	  "makespan --simulate --trace FILE [--columns ID,SECONDS[,RUN...]] [--agents N]\n"
-	  "        | makespan --of RUN [--agents N] [--svg FILE] [--accept]",
+	  "        | makespan --of RUN [--agents N] [--svg FILE] [--accept]\n"
+	  "        | makespan DIR [--local] [--trace FILE] [--agents TIER=N,...] [--seconds S]\n"
+	  "        [--arms ARM,...] [--repeat N] [--faults[=N]] [--crash COMMAND] [--seed N] [--accept]\n"
+	  "        [--replay PROGRAM] [--sandbox KIND] [-- SBATCH-OPTION...]",
 	  "measure, or work out, how long tasks take by several ways of giving them out" },
 	{ "checkpoint", verb_checkpoint,
 	  "ls RUN [TASK] | verify RUN [TASK...] | extract RUN TASK DIR [--name NAME|--attempt K]",

@@ -25,6 +25,8 @@ verb_run(int argc, char **argv);
 int
 verb_job(int argc, char **argv);
 int
+verb_launch(int argc, char **argv);
+int
 verb_status(int argc, char **argv);
 int
 verb_retry(int argc, char **argv);
@@ -68,10 +70,12 @@ task_name(const char *word, char name[NAME_LIMIT + 1]);
 struct queue *
 target_queue(const struct target *t, bool change);
 
-/* Submit the JSON that a descriptor gives, all or nothing; field: instead of "id", NULL = none.
- * Prints what became of it; returns an exit status. */
+/* Submit the JSON that a descriptor gives, all or nothing; field: instead of "id", NULL = none;
+ * durations: what tasks take that do not say it, NULL = not known (durations.h). Prints what became
+ * of it; returns an exit status. */
+struct durations;
 int
-submit_by_library(const struct target *t, int in, const char *field);
+submit_by_library(const struct target *t, int in, const char *field, struct durations *durations);
 
 /* Seconds as a decimal number, in ms; -1 for anything else. */
 int64_t

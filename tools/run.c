@@ -4,6 +4,7 @@
 #include <config.h>
 
 #include "crew.h"
+#include "folder.h"
 #include "mounting.h"
 #include "orphans.h"
 #include "progress.h"
@@ -32,6 +33,8 @@ struct run {
 	struct target target;
 	struct mounting mounting;
 	bool mounted; /* by us */
+	bool no_fuse; /* there shall be no mount, or can be none */
+	char status_dir[PATH_MAX]; /* without a mount: what agents tell; "" = none */
 	struct crew crew;
 	pid_t beside;
 	int signal_fd;
@@ -203,7 +206,6 @@ supervise(struct run *r, struct progress *p)
 		on_signals(r);
 		reap(r);
 	}
-	progress_read(p);
 	progress_end(p, live);
 }
 
@@ -230,6 +232,50 @@ open_log(const struct target *t, char path[PATH_MAX + 128])
 	return fd;
 }
 
+/* Agents shall work on the mount that was given, or on one of ours. False after a message. */
+static bool
+begin_mount(struct run *r, const char *mount_dir)
+{
+	const struct mounting_spec spec = { .dir = mount_dir, .log_fd = r->crew.log_fd,
+					    .how = mount_dir ? MOUNTING_VISIBLE : MOUNTING_ANY };
+
+	r->crew.mount = r->mounting.dir;
+	if (r->target.is_mount) {
+		snprintf(r->mounting.dir, sizeof(r->mounting.dir), "%s", r->target.path);
+		return true;
+	}
+	r->mounted = mounting_start(&r->mounting, &r->target, &spec);
+	if (!r->mounted)
+		return false;
+	if (r->mounting.private_ns)
+		printf("the queue is mounted for this run only; to look at it meanwhile: "
+		       "ls /proc/%ld/root%s\n", (long)getpid(), r->mounting.dir);
+	else
+		printf("mounted at %s\n", r->mounting.dir);
+	fflush(stdout);
+	return true;
+}
+
+/* Agents shall work on the run directory itself. False after a message. */
+static bool
+begin_direct(struct run *r)
+{
+	const char *tmp = getenv("TMPDIR");
+
+	snprintf(r->status_dir, sizeof(r->status_dir), "%.3000s/raser-run.XXXXXX",
+		 tmp && *tmp ? tmp : "/tmp");
+	if (!mkdtemp(r->status_dir)) {
+		complain(1, "%s: %s", r->status_dir, strerror(errno));
+		r->status_dir[0] = '\0';
+		return false;
+	}
+	r->crew.direct = r->target.run;
+	r->crew.status_dir = r->status_dir;
+	printf("agents work on %s itself, without FUSE\n", r->target.run);
+	fflush(stdout);
+	return true;
+}
+
 static int
 run_all(struct run *r, const char *mount_dir, char *beside)
 {
@@ -245,24 +291,11 @@ run_all(struct run *r, const char *mount_dir, char *beside)
 	r->signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
 	r->crew.log_fd = open_log(&r->target, r->log_path);
-	if (r->target.is_mount) {
-		snprintf(r->mounting.dir, sizeof(r->mounting.dir), "%s", r->target.path);
-	} else {
-		const struct mounting_spec spec = { .dir = mount_dir, .log_fd = r->crew.log_fd,
-						    .how = mount_dir ? MOUNTING_VISIBLE : MOUNTING_ANY };
-
-		r->mounted = mounting_start(&r->mounting, &r->target, &spec);
-		if (!r->mounted)
-			return r->mounting.stopped ? EXIT_INTERRUPTED : 1;
-		if (r->mounting.private_ns)
-			printf("the queue is mounted for this run only; to look at it meanwhile: "
-			       "ls /proc/%ld/root%s\n", (long)getpid(), r->mounting.dir);
-		else
-			printf("mounted at %s\n", r->mounting.dir);
-		fflush(stdout);
-	}
+	if (r->no_fuse ? !begin_direct(r) : !begin_mount(r, mount_dir))
+		return r->mounting.stopped ? EXIT_INTERRUPTED : 1;
 	int status = 1;
-	bool begun = progress_begin(&p, r->mounting.dir);
+	bool begun = r->no_fuse ? progress_begin_direct(&p, &r->target, r->status_dir) :
+				  progress_begin(&p, r->mounting.dir);
 	if (begun && choose_agents(r, &p) && (status = crew_check(&r->crew)) == 0) {
 		p.agents = r->crew.nagents;
 		if (beside) {
@@ -278,6 +311,8 @@ run_all(struct run *r, const char *mount_dir, char *beside)
 		progress_free(&p);
 	if (r->mounted)
 		mounting_end(&r->mounting);
+	if (r->status_dir[0])
+		folder_remove(r->status_dir);
 	return r->interrupted ? EXIT_INTERRUPTED : status;
 }
 
@@ -288,6 +323,7 @@ verb_run(int argc, char **argv)
 		{ "agents", required_argument, NULL, 'a' },
 		{ "mount", required_argument, NULL, 'm' },
 		{ "beside", required_argument, NULL, 'b' },
+		{ "no-fuse", no_argument, NULL, 'n' },
 		CREW_OPTIONS,
 		{ NULL, 0, NULL, 0 },
 	};
@@ -311,11 +347,15 @@ verb_run(int argc, char **argv)
 			mount_dir = optarg;
 		else if (c == 'b')
 			beside = optarg;
+		else if (c == 'n')
+			r.no_fuse = true;
 		else if (c == 1 && !run)
 			run = optarg;
 		else
 			return usage_error();
 	}
+	if (r.no_fuse && mount_dir)
+		return complain(EXIT_USAGE, "--mount and --no-fuse exclude each other");
 	r.crew.command = argv + optind;
 	if (!run)
 		return usage_error();
@@ -323,13 +363,17 @@ verb_run(int argc, char **argv)
 		return complain(EXIT_USAGE, "the command has more than %d words", CREW_COMMAND_MAX);
 	if (!target_find(run, &r.target))
 		return 1;
+	struct err why = { 0 };
+	if (!r.no_fuse && !mount_dir && !r.target.is_mount && !mounting_possible(&why)) {
+		complain(0, "nothing can be mounted here (%s)", why.text);
+		r.no_fuse = true;
+	}
 	int status = crew_check_command(&r.crew, r.target.run);
 	if (status)
 		return status;
 	r.crew.agents = calloc(AGENTS_MAX, sizeof(*r.crew.agents));
 	if (!r.crew.agents)
 		return complain(1, "out of memory");
-	r.crew.mount = r.mounting.dir;
 	status = EXIT_USAGE;
 	if (!agents || parse_agents(&r, agents))
 		status = !agents || r.crew.nagents ? run_all(&r, mount_dir, beside) :

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { DEFAULT_AGENTS = 15 /* the paper's */, NAME_WIDTH = 32, SHUFFLES = 20 };
+enum { DEFAULT_AGENTS = 15 /* the paper's */, AGENTS_MAX = 100000, NAME_WIDTH = 32, SHUFFLES = 20 };
 
 enum arm { ARM_STATIC, ARM_QUEUE, ARM_LEARNED, ARM_PERFECT, ARMS };
 
@@ -213,11 +213,14 @@ print_sums(const struct sums *s)
 int
 makespan_simulate(const struct makespan_options *o)
 {
-	size_t agents = o->agents ? (size_t)o->agents : DEFAULT_AGENTS;
+	size_t agents = o->agents ? (size_t)bench_count(o->agents, AGENTS_MAX) : DEFAULT_AGENTS;
 	struct sums sums = { 0 };
 	struct err err = { "" };
 	struct trace t;
 
+	if (!agents)
+		return complain(EXIT_USAGE, "--agents %s: it must be a number from 1 to %d", o->agents,
+				AGENTS_MAX);
 	if (trace_read(o->trace, o->columns, &t, &err))
 		return complain(1, "%s", err.text);
 	printf("%s: %zu run%s, %zu agents\n", o->trace, t.n, t.n == 1 ? "" : "s", agents);

@@ -71,7 +71,7 @@ slurm_begin(struct slurm_call *c, char *const *argv, int64_t now_ms, int64_t lim
 {
 	int fds[2];
 
-	*c = (struct slurm_call){ .fd = -1 };
+	*c = (struct slurm_call){ .fd = -1, .text = c->own, .room = sizeof(c->own) };
 	if (pipe2(fds, O_CLOEXEC) < 0)
 		return -errno;
 	c->pid = fork();
@@ -98,8 +98,8 @@ read_some(struct slurm_call *c)
 	char rest[512];
 
 	while (c->fd >= 0) {
-		bool room = c->len + 1 < sizeof(c->text);
-		ssize_t n = room ? read(c->fd, c->text + c->len, sizeof(c->text) - 1 - c->len) :
+		bool room = c->len + 1 < c->room;
+		ssize_t n = room ? read(c->fd, c->text + c->len, c->room - 1 - c->len) :
 				   read(c->fd, rest, sizeof(rest));
 
 		if (n > 0 && room)
@@ -164,6 +164,8 @@ slurm_run(char *const *argv, int64_t limit_ms, char *text, size_t size)
 	int rc = slurm_begin(&c, argv, now_read().boot_ms, limit_ms);
 	if (rc)
 		return rc;
+	c.text = text;
+	c.room = size;
 	while (!slurm_turn(&c, now_read().boot_ms)) {
 		struct pollfd p = { .fd = c.fd, .events = POLLIN };
 		int64_t left = c.kill_at - now_read().boot_ms;
@@ -174,7 +176,7 @@ slurm_run(char *const *argv, int64_t limit_ms, char *text, size_t size)
 			slurm_reaped(&c, c.pid, status);
 	}
 	rc = slurm_result(&c);
-	snprintf(text, size, "%s", c.text);
+	c.text = c.own;
 	return rc;
 }
 
@@ -245,12 +247,16 @@ slurm_seconds(const char *text)
 int64_t
 slurm_time_left(const struct slurm_self *s, char *why, size_t size)
 {
+	const char *end = getenv("SLURM_JOB_END_TIME"); /* of Slurm 23.02 and later */
+	int64_t known = end ? strtoll(end, NULL, 10) - now_read().wall_s : 0;
 	char id[64];
 	char *const argv[] = { "squeue", "-h", "-j", id, "-o", "%L", NULL };
 	char text[400];
 
-	snprintf(id, sizeof(id), "%s", s->id);
 	why[0] = '\0';
+	if (known > 0)
+		return known;
+	snprintf(id, sizeof(id), "%s", s->id);
 	int rc = slurm_run(argv, SLURM_LIMIT_MS, text, sizeof(text));
 	if (rc) {
 		snprintf(why, size, "%s", rc == -ETIMEDOUT ? "squeue did not answer" :
@@ -275,30 +281,23 @@ take(const char *line, const regmatch_t *m, char *to, size_t size)
 	snprintf(to, size, "%.*s", len < 0 ? 0 : len, line + m->rm_so);
 }
 
-bool
-slurm_parse(const char *text, struct slurm_job *j)
+/* A line of scontrol. Its fields have a fixed order; names before those that we look for, and comments
+ * behind them, may hold anything, fields like ours too. */
+static bool
+parse_line(char *line, struct slurm_job *j)
 {
-	/* Fields have a fixed order, and only some of them, such as names, may hold blanks: four of them
-	 * in a row are what we look for. */
-	static const char fields[] = " JobState=([A-Z_]+) Reason=(.*) Dependency=[^ ]* Requeue=[0-9]+ "
-				     "Restarts=([0-9]+) (.*)$";
-	enum { WHOLE, STATE, REASON, RESTARTS, REST, PARTS };
+	static const char fields[] = "^JobId=.* JobState=([A-Z_]+) Reason=(.*) Dependency=[^ ]* "
+				     "Requeue=[0-9]+ Restarts=([0-9]+)$";
+	enum { WHOLE, STATE, REASON, RESTARTS, PARTS };
+	char *behind = strstr(line, " BatchFlag=");
 	regmatch_t m[PARTS];
 	regex_t re;
 	char number[16];
-	static char line[SLURM_TEXT];
 
-	*j = (struct slurm_job){ 0 };
-	if (regcomp(&re, fields, REG_EXTENDED))
+	if (!behind || regcomp(&re, fields, REG_EXTENDED))
 		return false;
-	bool found = false;
-	while (*text && !found) {
-		size_t len = strcspn(text, "\n");
-
-		snprintf(line, sizeof(line), "%.*s", (int)len, text);
-		text += len + (text[len] == '\n');
-		found = regexec(&re, line, PARTS, m, 0) == 0;
-	}
+	*behind = '\0';
+	bool found = regexec(&re, line, PARTS, m, 0) == 0;
 	regfree(&re);
 	if (!found)
 		return false;
@@ -306,11 +305,27 @@ slurm_parse(const char *text, struct slurm_job *j)
 	take(line, &m[REASON], j->reason, sizeof(j->reason));
 	take(line, &m[RESTARTS], number, sizeof(number));
 	j->restarts = (int)strtol(number, NULL, 10);
-	const char *at = strstr(line + m[REST].rm_so, " PreemptTime=");
+	const char *at = strstr(behind + 1, " PreemptTime=");
 	at = at ? at + strlen(" PreemptTime=") : "None";
-	j->preempted = strncmp(at, "None", 4) != 0 && strncmp(at, "Unknown", 7) != 0 &&
-		       strncmp(at, "(null)", 6) != 0;
+	j->preempted = *at >= '0' && *at <= '9';
 	return true;
+}
+
+bool
+slurm_parse(const char *text, struct slurm_job *j)
+{
+	static char line[SLURM_TEXT];
+	bool found = false;
+
+	*j = (struct slurm_job){ 0 };
+	while (*text && !found) {
+		size_t len = strcspn(text, "\n");
+
+		snprintf(line, sizeof(line), "%.*s", (int)len, text);
+		text += len + (text[len] == '\n');
+		found = parse_line(line, j);
+	}
+	return found;
 }
 
 enum slurm_verdict

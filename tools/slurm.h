@@ -23,8 +23,9 @@ struct slurm_call {
 	int64_t kill_at; /* boot ms */
 	bool reaped, late;
 	int status; /* of waitpid(2), once reaped */
-	size_t len;
-	char text[SLURM_TEXT]; /* both of its outputs; what does not fit is left out */
+	size_t len, room;
+	char *text; /* both of its outputs; what does not fit is left out */
+	char own[SLURM_TEXT]; /* where the text is, unless it is somebody else's */
 };
 
 /* Start argv[0], found by PATH, without the user's defaults for what squeue and scontrol show. It is
@@ -71,7 +72,7 @@ slurm_self(struct slurm_self *s);
 int64_t
 slurm_seconds(const char *text);
 
-/* What is left of this job's time, in seconds: one call of squeue. -1: no limit, or not known, with
+/* What is left of this job's time, in seconds: one call of squeue, unless the environment tells. -1: no limit, or not known, with
  * the reason in why, or an empty text. */
 int64_t
 slurm_time_left(const struct slurm_self *s, char *why, size_t size);

@@ -7,13 +7,13 @@
 #include "slurmcheck.h"
 
 #include "program.h"
+#include "slurm.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { ASK_SECONDS = 15, CONFIG_TEXT = 65536 };
+enum { ASK_MS = 15000, CONFIG_TEXT = 65536 };
 
 /* The value behind "Key   = value" in a line of the text; false when there is none. */
 static bool
@@ -73,10 +73,12 @@ judge_preemption(const char *text, struct findings *f)
 	char type[64] = "";
 	char mode[128] = "";
 	char parameters[256] = "";
+	char controller[512] = "";
 
 	value_of(text, "PreemptType", type, sizeof(type));
 	value_of(text, "PreemptMode", mode, sizeof(mode));
 	value_of(text, "PreemptParameters", parameters, sizeof(parameters));
+	value_of(text, "SlurmctldParameters", controller, sizeof(controller));
 	if (!*type || !strcmp(type, "preempt/none") || !strcmp(type, "(null)")) {
 		finding_add(f, FINDING_OK, "Slurm", NULL, "jobs are not preempted");
 		return;
@@ -88,7 +90,7 @@ judge_preemption(const char *text, struct findings *f)
 			    "a preempted job does not come back by itself; its tasks go to the "
 			    "jobs that are left",
 			    "PreemptMode is %.100s", mode);
-	if (strstr(parameters, "send_user_signal"))
+	if (strstr(parameters, "send_user_signal") || strstr(controller, "preempt_send_user_signal"))
 		finding_add(f, FINDING_OK, "Slurm", NULL,
 			    "preemption is announced by the signal of sbatch --signal");
 	else
@@ -117,30 +119,13 @@ slurm_judge(const char *text, int64_t grace_ms, struct findings *f)
 			    strtol(value, NULL, 10) - 1);
 }
 
-/* All that a command says; -1 when it cannot be asked, else its status as from waitpid(2). */
-static int
-ask(const char *command, char *text, size_t size)
-{
-	FILE *p = popen(command, "re"); /* NOLINT(cert-env33-c): literals only */
-
-	if (!p)
-		return -1;
-	size_t n = fread(text, 1, size - 1, p);
-	text[n] = '\0';
-	/* what does not fit is read as well, or the other end would die of it */
-	char rest[512];
-	while (fread(rest, 1, sizeof(rest), p) > 0)
-		;
-	return pclose(p);
-}
-
 void
 slurm_check(int64_t grace_ms, struct findings *f)
 {
 	static const char *const tools[] = { "sbatch", "squeue", "sinfo" };
 	static char text[CONFIG_TEXT];
+	char *const argv[] = { "scontrol", "show", "config", NULL };
 	char path[PATH_MAX];
-	char command[64];
 
 	if (program_find("scontrol", path)) {
 		finding_add(f, FINDING_NOTE, "Slurm", NULL, "no Slurm here");
@@ -151,8 +136,7 @@ slurm_check(int64_t grace_ms, struct findings *f)
 			finding_add(f, FINDING_WARNING, "Slurm",
 				    "jobs cannot be submitted or seen from this node",
 				    "%s is not in PATH", tools[i]);
-	snprintf(command, sizeof(command), "timeout %d scontrol show config 2>&1", ASK_SECONDS);
-	if (ask(command, text, sizeof(text)) != 0) {
+	if (slurm_run(argv, ASK_MS, text, sizeof(text)) != 0) {
 		text[strcspn(text, "\n")] = '\0';
 		finding_add(f, FINDING_WARNING, "Slurm",
 			    "what Slurm would do with jobs is not known",

@@ -1,11 +1,12 @@
 /*
- * submit.c - raser submit RUN [--id-field F] FILE|-
+ * submit.c - raser submit RUN [--id-field F] [--durations FILE] FILE|-
  *
  * Through a mount it is a copy into new/; the errors of write(2) and close(2) and the receipt
- * tell the rest. On a run directory, and where a field is named, the library does it.
+ * tell the rest. On a run directory, and where an option is given, the library does it.
  */
 #include <config.h>
 
+#include "durations.h"
 #include "raser.h"
 
 #include <dirent.h>
@@ -143,12 +144,12 @@ print_receipt_tail(const struct submission *s)
 }
 
 int
-submit_by_library(const struct target *t, int in, const char *field)
+submit_by_library(const struct target *t, int in, const char *field, struct durations *durations)
 {
 	struct err err = { 0 };
 	struct submission_totals totals;
-	char who[96];
-	char host[64] = "";
+	char who[128];
+	char host[HOST_TEXT];
 	struct queue *q = target_queue(t, false);
 
 	if (!q)
@@ -158,7 +159,9 @@ submit_by_library(const struct target *t, int in, const char *field)
 		queue_close(q, now_read());
 		return complain(1, "%s", err.text);
 	}
-	gethostname(host, sizeof(host) - 1);
+	if (durations)
+		submission_expect(s, durations_expected, durations);
+	host_name(host);
 	snprintf(who, sizeof(who), "uid %u at %s", (unsigned)getuid(), host);
 	const struct sink sink = { .put = put_submission, .arg = s };
 	int rc = pump(in, &sink);
@@ -175,42 +178,58 @@ submit_by_library(const struct target *t, int in, const char *field)
 	return rc ? 1 : 0;
 }
 
+/* A listing makes the mount look for what came past it. */
+static void
+look_again(const struct target *t)
+{
+	char path[PATH_MAX + 16];
+
+	snprintf(path, sizeof(path), "%s/pending", t->path);
+	DIR *d = opendir(path);
+	if (d)
+		closedir(d);
+}
+
 int
 verb_submit(int argc, char **argv)
 {
 	static const struct option options[] = {
 		{ "id-field", required_argument, NULL, 'i' },
+		{ "durations", required_argument, NULL, 'd' },
 		{ NULL, 0, NULL, 0 },
 	};
+	struct durations *durations = NULL;
 	const char *field = NULL;
+	const char *table = NULL;
 	struct target t;
 	int c;
 
 	while ((c = getopt_long(argc, argv, "", options, NULL)) != -1) {
-		if (c != 'i')
+		if (c == 'i')
+			field = optarg;
+		else if (c == 'd')
+			table = optarg;
+		else
 			return usage_error();
-		field = optarg;
 	}
 	if (argc - optind != 2)
 		return usage_error();
-	if (!target_find(argv[optind], &t))
+	if (!target_find(argv[optind], &t) || (table && !(durations = durations_read(table))))
 		return 1;
 	const char *file = argv[optind + 1];
 	const char *base = strrchr(file, '/');
 	int in = !strcmp(file, "-") ? dup(STDIN_FILENO) : open(file, O_RDONLY | O_CLOEXEC);
+	int rc;
 	if (in < 0)
-		return complain(1, "%s: %s", file, strerror(errno));
-	int rc = t.is_mount && !field ?
-			 submit_by_mount(&t, in, !strcmp(file, "-") ? "stdin" : base ? base + 1 : file) :
-			 submit_by_library(&t, in, field);
-	close(in);
-	if (!rc && t.is_mount && field) {
-		/* a listing makes the mount look for what came past it */
-		char path[PATH_MAX + 16];
-		snprintf(path, sizeof(path), "%s/pending", t.path);
-		DIR *d = opendir(path);
-		if (d)
-			closedir(d);
-	}
+		rc = complain(1, "%s: %s", file, strerror(errno));
+	else if (t.is_mount && !field && !durations)
+		rc = submit_by_mount(&t, in, !strcmp(file, "-") ? "stdin" : base ? base + 1 : file);
+	else
+		rc = submit_by_library(&t, in, field, durations);
+	if (in >= 0)
+		close(in);
+	if (!rc && t.is_mount && (field || durations))
+		look_again(&t);
+	durations_free(durations);
 	return rc;
 }

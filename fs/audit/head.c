@@ -41,7 +41,7 @@ on_name(void *arg, const char *name)
 static int
 on_foreign(void *arg, const char *name)
 {
-	static const char *const ours[] = { "FORMAT", "raser.ini", "sealed", "drain" };
+	static const char *const ours[] = { "FORMAT", "raser.ini", "sealed", "drain", "slurm" };
 
 	for (size_t i = 0; i < sizeof(ours) / sizeof(ours[0]); i++)
 		if (!strcmp(name, ours[i]))

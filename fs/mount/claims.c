@@ -127,16 +127,8 @@ job_next(struct mount *m, struct job *job)
 	struct grant g;
 
 	claimer_name(&job->by);
-	int rc = queue_next(m->q, job->tier, &job->by, now_read(), &g);
+	int rc = queue_take(m->q, job->tier, &job->by, now_read(), &g);
 
-	/* nothing is left as far as is known: only a complete look that began after the question
-	 * may say so */
-	if (rc == -EAGAIN && queue_drained(m->q, job->tier, 0) &&
-	    !queue_drained(m->q, job->tier, job->since) &&
-	    queue_refresh(m->q, now_read(), 0, 0) > 0)
-		rc = queue_next(m->q, job->tier, &job->by, now_read(), &g);
-	if (rc == -EAGAIN && queue_drained(m->q, job->tier, job->since))
-		rc = -ENODATA;
 	if (rc)
 		job_reply_err(m, job, open_error(rc));
 	else
@@ -212,66 +204,29 @@ job_end(struct mount *m, struct job *job)
 	/* a descriptor speaks for the claim it was given, not for one made again under its number */
 	int rc = job->seq && !queue_is_grant(m->q, job->serial, job->attempt, job->seq) ?
 			 -ESTALE :
-			 queue_end(m->q, job->serial, job->attempt, job->outcome, job->reason,
-				   job->note, now_read());
+			 verb_do(m->q, job->serial, job->attempt, &job->verb, now_read());
 
 	reply_rc(m, job, rc);
 }
 
-/* This daemon was frozen: look what happened before an agent is told that it still holds. */
-static int
-looked(struct mount *m, int rc)
+void
+job_say(struct mount *m, struct job *job)
 {
-	if (rc != -EINPROGRESS)
-		return rc;
-	rc = queue_look(m->q, now_read());
-	return rc ? -EIO : 1;
+	reply_rc(m, job, verb_do(m->q, job->serial, job->attempt, &job->verb, now_read()));
 }
 
 void
 job_touch(struct mount *m, struct job *job)
 {
 	struct stat st;
-	int rc = looked(m, queue_touch(m->q, job->serial, job->attempt, now_read()));
+	int rc = touch_do(m->q, job->serial, job->attempt, now_read());
 
-	if (rc == 1)
-		rc = queue_touch(m->q, job->serial, job->attempt, now_read());
 	if (!rc)
 		rc = -tree_attr(m, job->ino, &st);
 	if (rc)
 		job_reply_err(m, job, rc);
 	else if (job_claim_reply(m, job))
 		fuse_reply_attr(job->req, &st, 0);
-}
-
-void
-job_park(struct mount *m, struct job *job)
-{
-	int rc = looked(m, queue_park(m->q, job->serial, job->attempt, job->number, now_read()));
-
-	if (rc == 1)
-		rc = queue_park(m->q, job->serial, job->attempt, job->number, now_read());
-	reply_rc(m, job, rc);
-}
-
-void
-job_note(struct mount *m, struct job *job)
-{
-	int rc = looked(m, queue_note(m->q, job->serial, job->attempt, job->note, now_read()));
-
-	if (rc == 1)
-		rc = queue_note(m->q, job->serial, job->attempt, job->note, now_read());
-	reply_rc(m, job, rc);
-}
-
-void
-job_resumed(struct mount *m, struct job *job)
-{
-	int rc = looked(m, queue_resumed(m->q, job->serial, job->attempt, job->number, now_read()));
-
-	if (rc == 1)
-		rc = queue_resumed(m->q, job->serial, job->attempt, job->number, now_read());
-	reply_rc(m, job, rc);
 }
 
 void
@@ -290,86 +245,4 @@ void
 job_reopen(struct mount *m, struct job *job)
 {
 	job_reply_err(m, job, queue_reopen(m->q, job->serial, job->attempt, now_read()));
-}
-
-/* ---- verbs ---- */
-
-static const struct {
-	const char *verb, *word; /* word: the reason that may follow; NULL = any text */
-	enum outcome outcome;
-	enum reason reason;
-} verbs[] = {
-	{ "done", NULL, END_DONE, WHY_NONE },
-	{ "failed", NULL, END_FAILED, WHY_VERDICT },
-	{ "free", "preempted", END_FREED, WHY_PREEMPTED },
-	{ "free", "not-its-fault", END_FREED, WHY_NOT_ITS_FAULT },
-	{ "free", NULL, END_FREED, WHY_RELEASED },
-	{ "retry", "oom", END_RETRY, WHY_OOM },
-	{ "retry", "exit", END_RETRY, WHY_EXIT },
-	{ "retry", "crash", END_RETRY, WHY_CRASH },
-	{ "retry", "hung", END_RETRY, WHY_HUNG },
-	{ "retry", "looping", END_RETRY, WHY_LOOPING },
-	{ "retry", "timeout", END_RETRY, WHY_TIMEOUT },
-	{ "retry", NULL, END_RETRY, WHY_CRASH },
-};
-
-int
-parse_verb(const char *text, size_t size, struct job *job)
-{
-	char line[256];
-	char verb[16];
-	char word[32] = "";
-	int used = 0;
-	int more = 0;
-
-	size_t n = 0;
-	while (n < size && text[n] != '\n')
-		n++;
-	/* one line; what an editor or echo adds behind it is white space */
-	for (size_t i = n; i < size; i++)
-		if (text[i] != '\n' && text[i] != ' ')
-			return EINVAL;
-	if (n >= sizeof(line))
-		n = sizeof(line) - 1; /* evidence is cut, verbs are short */
-	memcpy(line, text, n);
-	line[n] = '\0';
-	if (sscanf(line, " %15s %n%31s %n", verb, &used, word, &more) < 1)
-		return EINVAL;
-	if (!strcmp(verb, "parked")) {
-		char *end;
-
-		job->number = strtoll(word, &end, 10);
-		if (!*word || *end || job->number < 0)
-			return EINVAL;
-		job->fn = job_park;
-		return 0;
-	}
-	if (!strcmp(verb, "resumed")) {
-		char *end;
-		double lost = strtod(word, &end);
-
-		if (!*word || *end || !(lost >= 0) || lost > 1e9)
-			return EINVAL;
-		job->number = (int64_t)(lost * 1000);
-		job->fn = job_resumed;
-		return 0;
-	}
-	if (!strcmp(verb, "note")) {
-		job->fn = job_note;
-		snprintf(job->note, sizeof(job->note), "%.150s", used ? line + used : "");
-		return 0;
-	}
-	for (size_t i = 0; i < sizeof(verbs) / sizeof(verbs[0]); i++) {
-		if (strcmp(verbs[i].verb, verb) != 0 ||
-		    (verbs[i].word && strcmp(verbs[i].word, word) != 0))
-			continue;
-		int from = verbs[i].word ? more : used;
-
-		job->fn = job_end;
-		job->outcome = verbs[i].outcome;
-		job->reason = verbs[i].reason;
-		snprintf(job->note, sizeof(job->note), "%.150s", from ? line + from : "");
-		return 0;
-	}
-	return EINVAL;
 }

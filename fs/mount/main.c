@@ -30,6 +30,7 @@ struct options {
 	int foreground, debug, claim_open, help, version;
 	int supervise, no_supervise, restarts;
 	char *grace;
+	char *until, *since;
 	char *tmp;
 	char *log;
 	bool bad;
@@ -50,6 +51,8 @@ static const struct fuse_opt option_specs[] = {
 	OPTION("nosupervise", no_supervise),
 	OPTION("restarts=%d", restarts),
 	OPTION("grace=%s", grace),
+	OPTION("until=%s", until),
+	OPTION("since=%s", since),
 	OPTION("tmp=%s", tmp),
 	OPTION("log=%s", log),
 	FUSE_OPT_END,
@@ -92,6 +95,9 @@ usage(FILE *f)
 	      "  -o nosupervise   do not mount again\n"
 	      "  -o claim=open    reading a listed task claims it too\n"
 	      "  -o grace=S       seconds to wait for held claims after SIGTERM\n"
+	      "  -o until=TIME    end of this node's time, in seconds since 1970: offer no task that is\n"
+	      "                   expected to take longer\n"
+	      "  -o since=TIME    when that time began (default: now)\n"
 	      "  -o tmp=DIR       node-local directory for submissions (default $TMPDIR or /tmp)\n"
 	      "  -o log=FILE      where a daemon in the background writes what it has to say\n"
 	      "  -V, -h           version, this text\n\n"
@@ -105,12 +111,36 @@ is_dev_fd(const char *mountpoint)
 	return !strncmp(mountpoint, "/dev/fd/", 8);
 }
 
+/* Seconds since 1970, of these times; 0 = not said. */
+static bool
+good_time(const char *name, const char *text, int64_t *out)
+{
+	enum { LONG_AGO = 1000000000 }; /* smaller numbers are meant to be something else */
+	char *end = NULL;
+	double v = text ? strtod(text, &end) : 0;
+
+	*out = (int64_t)v;
+	if (!text || (end != text && !*end && v >= LONG_AGO && v < 1e11))
+		return true;
+	fprintf(stderr, "raserfs: %s=%s: not a time in seconds since 1970, as date +%%s prints it\n",
+		name, text);
+	return false;
+}
+
 /* Values that would only be missed later. */
 static bool
-good_options(const struct options *o)
+good_options(const struct options *o, struct queue_options *qo)
 {
 	char *end = NULL;
 
+	if (!good_time("until", o->until, &qo->until) || !good_time("since", o->since, &qo->since))
+		return false;
+	if (o->since && !o->until) {
+		fputs("raserfs: since says nothing without until\n", stderr);
+		return false;
+	}
+	if (o->until && !o->since) /* once for all: who is mounted again has no time of its own */
+		qo->since = now_read().wall_s;
 	if (o->grace && (!(strtod(o->grace, &end) >= 0) || end == o->grace || *end)) {
 		fprintf(stderr, "raserfs: grace=%s: not a number of seconds\n", o->grace);
 		return false;
@@ -315,10 +345,10 @@ serve_mount(struct mount *m, const char *mountpoint)
 }
 
 static int
-serve_run(struct options *o, struct fuse_args *args, struct mount *m)
+serve_run(struct options *o, const struct queue_options *qo, struct fuse_args *args,
+	  struct mount *m)
 {
 	struct err err = { 0 };
-	const struct queue_options qo = { .join = true, .admit = true, .tmp = o->tmp };
 	char source[PATH_MAX + 64];
 	sigset_t set;
 
@@ -341,7 +371,7 @@ serve_run(struct options *o, struct fuse_args *args, struct mount *m)
 		return 1;
 	}
 
-	m->q = queue_open(o->run, &qo, now_read(), &err);
+	m->q = queue_open(o->run, qo, now_read(), &err);
 	if (!m->q) {
 		fprintf(stderr, "raserfs: %s\n", err.text);
 		return 1;
@@ -377,6 +407,7 @@ main(int argc, char **argv)
 {
 	struct fuse_args args = FUSE_ARGS_INIT(argc, argv);
 	struct options o = { 0 };
+	struct queue_options qo = { .join = true, .admit = true };
 	struct mount m = { .uid = geteuid(), .gid = getegid(), .supervised.fd = -1 };
 	int rc = 1;
 
@@ -391,7 +422,7 @@ main(int argc, char **argv)
 		rc = 0;
 		goto out;
 	}
-	if (!o.bad && !good_options(&o))
+	if (!o.bad && !good_options(&o, &qo))
 		goto out;
 	if (o.bad || !o.run || !o.mountpoint) {
 		usage(stderr);
@@ -436,6 +467,7 @@ main(int argc, char **argv)
 			free(o.tmp);
 			o.tmp = tmp;
 		}
+		qo.tmp = o.tmp;
 	}
 	if (o.debug) {
 		log_init("raserfs", LOG_DEBUG);
@@ -465,18 +497,20 @@ main(int argc, char **argv)
 	m.patience_ms = kernel_patience();
 	pthread_mutex_init(&m.lock, NULL);
 	m.claim_on_open = o.claim_open;
-	m.refresh_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	m.duty_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	park_init(&m);
-	if (m.refresh_fd >= 0)
-		rc = serve_run(&o, &args, &m);
+	if (m.duty_fd >= 0)
+		rc = serve_run(&o, &qo, &args, &m);
 	park_free(&m);
-	close(m.refresh_fd);
+	close(m.duty_fd);
 	pthread_mutex_destroy(&m.lock);
 out:
 	fuse_opt_free_args(&args);
 	free(o.run);
 	free(o.mountpoint);
 	free(o.grace);
+	free(o.until);
+	free(o.since);
 	free(o.tmp);
 	free(o.log);
 	return rc;

@@ -22,6 +22,7 @@
 #include "clock.h"
 #include "queue.h"
 #include "supervise.h"
+#include "verb.h"
 
 /* ---- tree.c: names and node ids ---- */
 
@@ -159,9 +160,7 @@ struct job {
 	uint64_t seq; /* of the claim that is meant, 0 = whichever it is */
 	int tier;
 	struct claimer by;
-	enum outcome outcome;
-	enum reason reason;
-	char note[160];
+	struct verb verb;
 	char *data; /* allocated, the job's */
 	size_t size;
 	off_t off;
@@ -176,10 +175,6 @@ struct job {
 /* Hand a copy of the job to a worker. When memory is out its request is answered ENOMEM. */
 void
 work_add(struct mount *m, const struct job *job);
-/* The same for a duty: they have threads of their own, so that no request that hangs in the
- * storage can keep a daemon that beats from looking after its claims. */
-void
-work_add_duty(struct mount *m, const struct job *job);
 /* True once: the caller must answer the request. False when the deadline answered it. */
 bool
 job_claim_reply(struct mount *m, struct job *job);
@@ -239,12 +234,9 @@ void
 job_end(struct mount *m, struct job *job);
 void
 job_touch(struct mount *m, struct job *job);
+/* A verb that ends nothing. */
 void
-job_park(struct mount *m, struct job *job);
-void
-job_note(struct mount *m, struct job *job);
-void
-job_resumed(struct mount *m, struct job *job);
+job_say(struct mount *m, struct job *job);
 void
 job_revoke(struct mount *m, struct job *job);
 void
@@ -263,9 +255,6 @@ reply_claim(struct mount *m, fuse_req_t req, struct fuse_file_info *fi, const st
 /* Give back a claim that could not be delivered. */
 void
 undo_claim(struct mount *m, const struct grant *g, enum delivery d);
-/* The verb in a write, as a job; 0 or a positive errno. */
-int
-parse_verb(const char *text, size_t size, struct job *job);
 
 /* ---- new.c: submissions ---- */
 
@@ -308,10 +297,6 @@ new_read(struct mount *m, int64_t number, char *buf, size_t size, off_t off);
  * out. *size is its length. */
 char *
 text_make(struct mount *m, uint64_t ino, size_t *size);
-enum { STORAGE_TEXT = PATH_MAX + 160 };
-/* What is wrong with the storage of the run at path, as a sentence. */
-void
-storage_text(const char *path, const struct disk_state *s, char text[STORAGE_TEXT]);
 /* An extended attribute of a task: its length, or -1 when there is none of that name. */
 int
 task_xattr(struct mount *m, int64_t serial, const char *name, char *buf, size_t size);
@@ -357,11 +342,9 @@ struct mount {
 	const char *mountpoint; /* NULL: on a descriptor, by somebody else */
 	unsigned minor;		/* of its device, the number of the connection; 0 = not known */
 	atomic_bool leaving;
-	atomic_llong last_turn; /* boot ms of the serving loop */
-	int refresh_fd;		/* eventfd: somebody wants a refresh */
-	atomic_bool want_refresh;
+	struct duties *duties;
+	int duty_fd;	       /* eventfd: a duty has ended */
 	atomic_bool attention; /* something was added that the loop must reckon with */
-	int64_t last_refresh; /* boot ms; the loop's */
 
 	pthread_mutex_t lock;
 	struct handle *handles;
@@ -369,10 +352,8 @@ struct mount {
 	struct park *park;
 	struct new_file *news;
 	int64_t last_new;
-	struct work *work, *duty_work;
+	struct work *work;
 };
-
-enum { REFRESH_MIN_MS = 1000 }; /* between refreshes for those who list and look up */
 
 /* Somebody missed something: look afresh soon, at most once a second. */
 void

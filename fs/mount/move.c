@@ -48,16 +48,16 @@ move_job(enum view from, enum view to, struct job *job)
 		job->fn = job_end;
 		switch (to) {
 		case VIEW_DONE:
-			job->outcome = END_DONE;
-			job->reason = WHY_NONE;
+			job->verb.outcome = END_DONE;
+			job->verb.reason = WHY_NONE;
 			return 0;
 		case VIEW_FAILED:
-			job->outcome = END_FAILED;
-			job->reason = WHY_VERDICT;
+			job->verb.outcome = END_FAILED;
+			job->verb.reason = WHY_VERDICT;
 			return 0;
 		case VIEW_PENDING:
-			job->outcome = END_FREED;
-			job->reason = WHY_RELEASED;
+			job->verb.outcome = END_FREED;
+			job->verb.reason = WHY_RELEASED;
 			return 0;
 		case VIEW_CANCELLED:
 			job->fn = job_cancel;

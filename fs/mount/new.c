@@ -139,9 +139,9 @@ new_next(struct mount *m, int64_t after, int64_t *number, char name[256])
 static void
 set_submitter(struct new_file *f, fuse_req_t req)
 {
-	char host[64] = "";
+	char host[HOST_TEXT];
 
-	gethostname(host, sizeof(host) - 1);
+	host_name(host);
 	snprintf(f->submitter, sizeof(f->submitter), "uid %u at %s",
 		 (unsigned)fuse_req_ctx(req)->uid, host);
 }

@@ -6,6 +6,8 @@
 
 #include "mount.h"
 
+#include "duties.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -394,11 +396,12 @@ op_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size, off_t off
 		return;
 	}
 	/* the offset only moves along: whoever read the payload stands behind it */
-	int rc = parse_verb(buf, size, &job);
+	int rc = verb_parse(buf, size, &job.verb);
 	if (rc) {
-		fuse_reply_err(req, rc);
+		fuse_reply_err(req, -rc);
 		return;
 	}
+	job.fn = job.verb.kind == VERB_END ? job_end : job_say;
 	job.deadline = now_read().boot_ms + END_PATIENCE_MS;
 	work_add(m, &job);
 }
@@ -466,7 +469,7 @@ op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	}
 	/* answered when the refresh has ended, or a moment later without it; at once when the last
 	 * one is so recent that there will be none yet */
-	if (now_read().boot_ms - m->last_refresh < REFRESH_MIN_MS)
+	if (duties_refreshed_lately(m->duties, now_read()))
 		fuse_reply_open(req, fi);
 	else
 		opendir_wait(m, req, fi);

@@ -330,7 +330,7 @@ park_check(struct mount *m, int64_t now_ms)
 	for (int t = 0; t < m->conf->ntiers; t++) {
 		for (;;) {
 			struct job job;
-			int code = 0;
+			int code;
 
 			pthread_mutex_lock(&m->lock);
 			uint32_t i = m->park->first[t];
@@ -339,9 +339,8 @@ park_check(struct mount *m, int64_t now_ms)
 			pthread_mutex_unlock(&m->lock);
 			if (!i)
 				break;
-			if (queue_drained(m->q, t, since))
-				code = ENODATA;
-			else if (m->patience_ms && since + m->patience_ms <= now_ms)
+			code = -queue_exhausted(m->q, t, since);
+			if (!code && m->patience_ms && since + m->patience_ms <= now_ms)
 				code = EAGAIN;
 			if (!code) {
 				int64_t left = since + m->patience_ms - now_ms;

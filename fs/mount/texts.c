@@ -6,24 +6,12 @@
 
 #include "mount.h"
 
+#include "storage.h"
+#include "tell.h"
+
 #include <errno.h>
-#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
-
-static const char *const state_names[TASK_STATES] = {
-	[TASK_PENDING] = "pending", [TASK_CLAIMED] = "claimed",	    [TASK_DONE] = "done",
-	[TASK_FAILED] = "failed",   [TASK_CANCELLED] = "cancelled", [TASK_UNREAD] = "unread",
-};
-
-/* What ends and reasons are called where they are counted. */
-static const struct {
-	enum outcome outcome;
-	const char *name;
-} outcome_names[] = {
-	{ END_DONE, "done" }, { END_FAILED, "failed" },	   { END_RETRY, "retry" },
-	{ END_LOST, "lost" }, { END_FREED, "freed" }, { END_CANCELLED, "cancelled" },
-};
 
 static void
 stamp(int64_t wall, char *out, size_t size)
@@ -53,38 +41,6 @@ total(const struct queue_stats *s)
 	return n;
 }
 
-/* What the calls of a kind are for. */
-static const char *const call_purpose[DISK_CALLS] = {
-	[DISK_SYMLINK] = "making a link",    [DISK_READLINK] = "reading a link",
-	[DISK_MKDIR] = "making a directory", [DISK_UNLINK] = "removing a name",
-	[DISK_LIST] = "listing a directory", [DISK_STAT] = "looking at a beat",
-	[DISK_TOUCH] = "touching its beat",  [DISK_CREATE] = "making a file",
-	[DISK_AMEND] = "writing its beat",   [DISK_READ] = "reading a file",
-	[DISK_IMPORT] = "writing a batch",   [DISK_SYNC] = "syncing",
-	[DISK_RMDIR] = "removing a directory",
-};
-
-void
-storage_text(const char *path, const struct disk_state *s, char text[STORAGE_TEXT])
-{
-	switch (s->mood) {
-	case DISK_WELL:
-		text[0] = '\0';
-		break;
-	case DISK_REFUSES:
-		snprintf(text, STORAGE_TEXT, "the storage fails: %s: %s", call_purpose[s->call],
-			 strerror(s->code));
-		break;
-	case DISK_SILENT:
-		snprintf(text, STORAGE_TEXT, "the storage does not answer: %s", call_purpose[s->call]);
-		break;
-	case DISK_AWAY:
-		snprintf(text, STORAGE_TEXT, "%s: %s; nothing is done until it is back", path,
-			 s->code == EXDEV ? "another run is there now" : "the run is not there any more");
-		break;
-	}
-}
-
 /* When something that happened at a boot time was, by the clock of people. */
 static int64_t
 wall_at(int64_t boot_ms)
@@ -107,22 +63,6 @@ write_storage(struct mount *m, const struct disk_state *s, FILE *f)
 	stamp(wall_at(s->since), since, sizeof(since));
 	stamp(wall_at(s->last), last, sizeof(last));
 	fprintf(f, "%s (since %s, last seen %s)\n", text, since, last);
-}
-
-static json_t *
-storage_json(const struct disk_state *s)
-{
-	static const char *const moods[] = { [DISK_WELL] = "well", [DISK_REFUSES] = "fails",
-					     [DISK_SILENT] = "silent", [DISK_AWAY] = "away" };
-	json_t *o = json_pack("{s:s}", "state", moods[s->mood]);
-
-	if (s->mood == DISK_REFUSES || s->mood == DISK_SILENT)
-		json_object_set_new(o, "call", json_string(disk_call_names[s->call]));
-	if (s->code)
-		json_object_set_new(o, "error", json_string(strerror(s->code)));
-	if (s->mood != DISK_WELL)
-		json_object_set_new(o, "since", json_integer(wall_at(s->since)));
-	return o;
 }
 
 /* A line for each thing that is not as it should be; mostly none. */
@@ -166,6 +106,13 @@ write_status(struct mount *m, FILE *f)
 	if (uptime(m) > 60) /* before, a rate would say nothing */
 		fprintf(f, ", %.1f done an hour", (double)s.ends[END_DONE] * 3600 / uptime(m));
 	fputc('\n', f);
+	if (s.until) {
+		char when[32];
+
+		stamp(s.until, when, sizeof(when));
+		fprintf(f, "this node's time ends %s: %lld tasks take longer and are left to others\n",
+			when, (long long)s.too_long);
+	}
 	fprintf(f, "living daemons %zu\n", queue_nodes(m->q, nodes, 256));
 	write_trouble(m, &s, f);
 }
@@ -173,55 +120,15 @@ write_status(struct mount *m, FILE *f)
 static void
 write_json(struct mount *m, FILE *f)
 {
-	struct queue_stats s;
-	struct node_line nodes[256];
-	char owner[OWNER_TEXT];
+	json_t *all = tell_status(m->q, m->started, now_read());
 
-	queue_stats(m->q, &s);
-	queue_owner(m->q, owner);
-	json_t *tasks = json_object();
-	json_t *ends = json_object();
-	json_t *reasons = json_object();
-	json_t *tiers = json_array();
-	json_t *calls = json_object();
-
-	for (int i = 0; i < TASK_STATES; i++)
-		json_object_set_new(tasks, state_names[i], json_integer(s.count[i]));
-	for (size_t i = 0; i < sizeof(outcome_names) / sizeof(outcome_names[0]); i++)
-		json_object_set_new(ends, outcome_names[i].name,
-				    json_integer(s.ends[outcome_names[i].outcome]));
-	for (int c = 0; c < 128; c++)
-		if (s.why[c] && *reason_name((enum reason)c))
-			json_object_set_new(reasons, reason_name((enum reason)c),
-					    json_integer(s.why[c]));
-	for (int i = 0; i < m->conf->ntiers; i++)
-		json_array_append_new(
-			tiers, json_pack("{s:s, s:I, s:I, s:I, s:I, s:f}", "name",
-					 m->conf->tiers[i].name, "memory",
-					 (json_int_t)m->conf->tiers[i].memory, "ready",
-					 (json_int_t)queue_ready(m->q, i), "working",
-					 (json_int_t)s.held[i], "waiting", (json_int_t)s.waiting[i],
-					 "busy_seconds", (double)s.busy_ms[i] / 1000));
-	for (int i = 0; i < DISK_CALLS; i++)
-		json_object_set_new(calls, disk_call_names[i], json_integer((json_int_t)s.calls[i]));
-	json_t *all = json_pack(
-		"{s:s, s:s, s:s, s:f, s:I, s:i, s:o, s:I, s:o, s:o, s:o, s:I, s:I, s:o, s:i, s:b, s:f, s:f,"
-		" s:I, s:f, s:f, s:i, s:s, s:o, s:s}",
-		"run", queue_path(m->q), "owner", owner, "version", PACKAGE_VERSION, "uptime",
-		uptime(m), "total", (json_int_t)total(&s), "batches", s.batches, "tasks", tasks,
-		"moved_up", (json_int_t)s.elevated, "tiers", tiers, "ends", ends, "reasons",
-		reasons, "claims", (json_int_t)s.claims, "races_lost", (json_int_t)s.lost_races,
-		"calls", calls, "nodes", (int)queue_nodes(m->q, nodes, 256), "paused", s.paused,
-		"steal_after", (double)m->conf->steal_after_ms / 1000, "grace",
-		(double)m->conf->grace_ms / 1000, "resumed", (json_int_t)s.resumed, "redo_seconds",
-		(double)s.redo_ms / 1000, "redo_max_seconds", (double)s.redo_max_ms / 1000,
-		"restarts", m->supervised.restarts, "died", m->supervised.before, "storage",
-		storage_json(&s.storage), "clamped", m->conf->clamped);
-	if (all) {
-		json_dumpf(all, f, JSON_INDENT(1));
-		fputc('\n', f);
-		json_decref(all);
-	}
+	if (!all)
+		return;
+	json_object_set_new(all, "restarts", json_integer(m->supervised.restarts));
+	json_object_set_new(all, "died", json_string(m->supervised.before));
+	json_dumpf(all, f, JSON_INDENT(1));
+	fputc('\n', f);
+	json_decref(all);
 }
 
 static void
@@ -256,7 +163,7 @@ write_metrics(struct mount *m, FILE *f)
 	metric(f, "raser_races_lost_total", "counter", "Claims that another daemon won.");
 	fprintf(f, "raser_races_lost_total %lld\n", (long long)s.lost_races);
 	metric(f, "raser_ends_total", "counter", "Attempts ended by this daemon, by outcome.");
-	for (size_t i = 0; i < sizeof(outcome_names) / sizeof(outcome_names[0]); i++)
+	for (size_t i = 0; i < OUTCOMES; i++)
 		fprintf(f, "raser_ends_total{outcome=\"%s\"} %lld\n", outcome_names[i].name,
 			(long long)s.ends[outcome_names[i].outcome]);
 	metric(f, "raser_reasons_total", "counter", "Attempts ended by this daemon, by reason.");
@@ -380,7 +287,7 @@ write_report(struct mount *m, FILE *f)
 			m->conf->tiers[i].name, (long long)queue_ready(m->q, i),
 			(long long)s.held[i], (long long)s.waiting[i]);
 	fputs("</table>\n<table><tr><th>attempts ended here</th><th></th></tr>\n", f);
-	for (size_t i = 0; i < sizeof(outcome_names) / sizeof(outcome_names[0]); i++)
+	for (size_t i = 0; i < OUTCOMES; i++)
 		fprintf(f, "<tr><td>%s</td><td>%lld</td></tr>\n", outcome_names[i].name,
 			(long long)s.ends[outcome_names[i].outcome]);
 	fputs("</table>\n", f);
@@ -460,6 +367,8 @@ write_node(struct mount *m, int64_t id, FILE *f)
 		fprintf(f, "owner %s\nhost %s\npid %ld\nversion %s\nagents %s\nbeat %s\n",
 			lines[i].owner, lines[i].info.host, lines[i].info.pid,
 			lines[i].info.version, lines[i].info.agents, when);
+		if (lines[i].info.job[0])
+			fprintf(f, "job %s\nrestarts %d\n", lines[i].info.job, lines[i].info.restarts);
 	}
 }
 

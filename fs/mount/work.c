@@ -10,7 +10,7 @@
 #include <signal.h>
 #include <stdlib.h>
 
-enum { WORKERS = 16, DUTY_WORKERS = 4 };
+enum { WORKERS = 16 };
 
 struct work {
 	pthread_mutex_t lock;
@@ -104,8 +104,7 @@ int
 work_start(struct mount *m)
 {
 	m->work = pool_new(m, WORKERS);
-	m->duty_work = pool_new(m, DUTY_WORKERS);
-	return m->work && m->duty_work ? 0 : -EAGAIN;
+	return m->work ? 0 : -EAGAIN;
 }
 
 static void
@@ -135,12 +134,6 @@ void
 work_add(struct mount *m, const struct job *job)
 {
 	pool_add(m->work, job);
-}
-
-void
-work_add_duty(struct mount *m, const struct job *job)
-{
-	pool_add(m->duty_work, job);
 }
 
 bool
@@ -237,6 +230,5 @@ work_stop(struct mount *m, int ms)
 	until.tv_nsec += ms % 1000 * 1000000L;
 	until.tv_sec += ms / 1000 + until.tv_nsec / 1000000000L;
 	until.tv_nsec %= 1000000000L;
-	bool all = pool_stop(m->work, &until);
-	return pool_stop(m->duty_work, &until) && all;
+	return pool_stop(m->work, &until);
 }

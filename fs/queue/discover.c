@@ -103,6 +103,8 @@ apply_fold(struct queue *q, int64_t serial, unsigned link, bool is_end, const st
 	/* each observer counts its own time */
 	if (f->state == TASK_PENDING && f->reason == WHY_NOT_ITS_FAULT)
 		wait_add(q, &t, q->conf.retry_delay_ms, true, q->now);
+	else
+		breaker_elsewhere(q, &t, f->owner, q->now);
 	return true;
 }
 
@@ -300,6 +302,8 @@ load_tasks(struct queue *q, struct batch_entry *e)
 		for (int i = 0; i < ld.n && (!rc || rc == -EEXIST); i++) {
 			rc = index_add(q->index, &ld.tasks[i]);
 			ld.twice += rc == -EEXIST;
+			if (!rc)
+				deadline_mind(q, &ld.tasks[i]);
 			if (!rc)
 				e->bays[(ld.tasks[i].serial - e->batch.base) / BAY_TASKS].tasks++;
 		}

@@ -159,7 +159,7 @@ beat_said(struct queue *q)
 }
 
 static void
-agents_note(struct queue *q, char note[NODE_NOTE])
+agents_note(struct queue *q, char note[NODE_NOTE], int *died, bool *paused)
 {
 	size_t len = 0;
 
@@ -173,6 +173,9 @@ agents_note(struct queue *q, char note[NODE_NOTE])
 						len ? " " : "", q->conf.tiers[i].name,
 						(long long)n);
 	}
+	*died = q->dead_at_once;
+	*paused = q->pause_ms != 0;
+	q->breaker_news = false;
 	pthread_mutex_unlock(&q->lock);
 }
 
@@ -199,13 +202,15 @@ int
 queue_beat(struct queue *q, struct now now)
 {
 	char note[NODE_NOTE];
+	bool paused;
+	int died;
 	int rc = run_check(q);
 
 	if (!rc)
 		rc = q->joined ? node_beat(&q->node, now.wall_s) : -EOWNERDEAD;
 	if (!rc) {
-		agents_note(q, note);
-		rc = node_note(&q->node, note);
+		agents_note(q, note, &died, &paused);
+		rc = node_note(&q->node, note, died, paused);
 	}
 	if (rc == -EOWNERDEAD)
 		rc = be_reborn(q, now);
@@ -385,9 +390,9 @@ collect_standing(struct queue *q, struct standings *s, char self[OWNER_TEXT])
 	pthread_mutex_unlock(&q->lock);
 }
 
-/* Sum the agents that a beat tells of, and mark their tiers. [under lock] */
+/* Sum the agents that a beat tells of, and mark their tiers when they are on another node. [under lock] */
 static void
-count_agents(struct queue *q, const char *agents)
+count_agents(struct queue *q, const char *agents, bool elsewhere)
 {
 	char tier[TIER_NAME];
 	int n;
@@ -396,7 +401,7 @@ count_agents(struct queue *q, const char *agents)
 	while (sscanf(agents, " %31[^= ]=%d%n", tier, &n, &used) == 2) {
 		int i = conf_tier(&q->conf, tier);
 
-		if (i >= 0)
+		if (i >= 0 && elsewhere)
 			q->peers[i] = 1;
 		q->living_agents += n;
 		agents += used;
@@ -432,7 +437,7 @@ publish_nodes(struct queue *q, const char *self)
 			continue;
 		}
 		q->living++;
-		count_agents(q, o->info.agents);
+		count_agents(q, o->info.agents, strcmp(o->info.host, q->self.info.host) != 0);
 	}
 	if (!sealer)
 		seal_nobody(q, q->watch.last_round);
@@ -618,6 +623,12 @@ queue_tick(struct queue *q, struct now now)
 	}
 	if (q->pause_until && q->pause_until < next)
 		next = q->pause_until;
+	bool look = q->look_around || (q->pause_ms && q->look_at <= now.boot_ms);
+	if (q->pause_ms && !look && q->look_at < next)
+		next = q->look_at;
+	deadline_pass(q, now);
+	if (q->until && q->shrinks_at < next)
+		next = q->shrinks_at;
 	const struct lease *probe =
 		q->probing ? lease_find(q, q->probe_serial, q->probe_attempt) : NULL;
 	if (probe && probe->phase == PHASE_HELD) {
@@ -627,6 +638,8 @@ queue_tick(struct queue *q, struct now now)
 			next = now.boot_ms + TICK_RETRY_MS;
 	}
 	pthread_mutex_unlock(&q->lock);
+	if (look)
+		breaker_look(q, now);
 	bool failed = false;
 	for (int i = 0; i < d.n; i++)
 		failed |= settle(q, d.ends[i].serial, d.ends[i].attempt, d.ends[i].want,
@@ -656,7 +669,7 @@ bool
 queue_wants_beat(struct queue *q)
 {
 	pthread_mutex_lock(&q->lock);
-	bool wants = q->must_beat;
+	bool wants = q->must_beat || q->breaker_news;
 	pthread_mutex_unlock(&q->lock);
 	return wants;
 }

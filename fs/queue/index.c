@@ -18,6 +18,8 @@
 enum stmt {
 	ST_ADD, ST_FIND, ST_GET, ST_SET, ST_STATE, ST_ALL, ST_LEVELS, ST_PICK, ST_EVIDENCE,
 	ST_SET_EVIDENCE, ST_DROP_EVIDENCE, ST_BEGIN, ST_COMMIT,
+	/* these are prepared by the first index_limit() */
+	ST_PICK_WITHIN, ST_PRIORITY, ST_LONGER, ST_LONGEST,
 	ST_COUNT
 };
 
@@ -33,7 +35,7 @@ static const char *const sql[ST_COUNT] = {
 		     " FROM task WHERE state=?2 AND serial>?1 ORDER BY state, serial",
 	[ST_ALL] = "SELECT " COLUMNS " FROM task WHERE serial>?1 ORDER BY serial",
 	[ST_LEVELS] = "SELECT " COLUMNS " FROM task WHERE state=0 AND serial>?1 AND (?2 >> level) & 1"
-		    " ORDER BY state, serial",
+		      " AND (expected<=?3 OR expected>?4) ORDER BY state, serial",
 	[ST_PICK] = "SELECT serial, priority, expected FROM task INDEXED BY best"
 		    " WHERE state=0 AND waits=0 AND level=?1"
 		    " ORDER BY priority DESC, expected DESC, serial LIMIT ?2",
@@ -42,7 +44,21 @@ static const char *const sql[ST_COUNT] = {
 	[ST_DROP_EVIDENCE] = "DELETE FROM evidence WHERE serial=?1",
 	[ST_BEGIN] = "BEGIN",
 	[ST_COMMIT] = "COMMIT",
+	/* a priority at a time, so that what does not fit is stepped over and not read */
+	[ST_PICK_WITHIN] = "SELECT serial, priority, expected FROM task INDEXED BY best"
+			   " WHERE state=0 AND waits=0 AND level=?1 AND priority=?3 AND expected>?4"
+			   " AND expected<=?5 ORDER BY expected DESC, serial LIMIT ?2",
+	[ST_PRIORITY] = "SELECT max(priority) FROM task INDEXED BY best"
+			" WHERE state=0 AND waits=0 AND level=?1 AND priority<=?2",
+	[ST_LONGER] = "SELECT state, level, waits, count(*) FROM task INDEXED BY unfinished"
+		      " WHERE state IN (0, 1, 5) AND expected>?1 AND expected<=?2"
+		      " GROUP BY state, level, waits",
+	[ST_LONGEST] = "SELECT max(expected) FROM task INDEXED BY unfinished"
+		       " WHERE state IN (0, 1, 5) AND expected<=?1",
 };
+
+static const char sql_unfinished[] =
+	"CREATE INDEX unfinished ON task(expected) WHERE state IN (0, 1, 5)";
 
 static const char sql_schema[] =
 	"PRAGMA journal_mode=OFF; PRAGMA locking_mode=EXCLUSIVE; PRAGMA temp_store=MEMORY;"
@@ -55,13 +71,18 @@ static const char sql_schema[] =
 	" WHERE state=0 AND waits=0;"
 	"CREATE TABLE evidence(serial INTEGER PRIMARY KEY, text TEXT);";
 
-_Static_assert(TASK_PENDING == 0, "the SQL above says state=0");
+_Static_assert(TASK_PENDING == 0 && TASK_CLAIMED == 1 && TASK_UNREAD == 5,
+	       "the SQL above has their numbers");
 
 struct index {
 	sqlite3 *db;
 	sqlite3_stmt *stmt[ST_COUNT];
 	int64_t count[TASK_STATES][TIERS_MAX];
 	int64_t waiting[TIERS_MAX];
+	int64_t longest, span; /* see index_limit(); INT64_MAX: every task fits */
+	/* those that do not fit */
+	int64_t too_long[TASK_STATES][TIERS_MAX];
+	int64_t waiting_long[TIERS_MAX];
 };
 
 struct index *
@@ -71,12 +92,13 @@ index_open(void)
 
 	if (!ix)
 		return NULL;
+	ix->longest = ix->span = INT64_MAX;
 	int rc = sqlite3_open_v2(":memory:", &ix->db,
 				 SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX,
 				 NULL);
 	if (!rc)
 		rc = sqlite3_exec(ix->db, sql_schema, NULL, NULL, NULL);
-	for (int i = 0; !rc && i < ST_COUNT; i++)
+	for (int i = 0; !rc && i < ST_PICK_WITHIN; i++)
 		rc = sqlite3_prepare_v3(ix->db, sql[i], -1, SQLITE_PREPARE_PERSISTENT,
 					&ix->stmt[i], NULL);
 	if (rc) {
@@ -98,12 +120,84 @@ index_close(struct index *ix)
 	free(ix);
 }
 
+static bool
+is_unfinished(enum task_state state)
+{
+	return state == TASK_PENDING || state == TASK_CLAIMED || state == TASK_UNREAD;
+}
+
+bool
+index_fits(const struct index *ix, int64_t expected)
+{
+	return ix->longest >= 0 && (expected <= ix->longest || expected > ix->span);
+}
+
+/* So many tasks are, or are not any more, among those that do not fit. */
+static void
+tally_long(struct index *ix, enum task_state state, int level, bool waits, int64_t by)
+{
+	ix->too_long[state][level] += by;
+	if (state == TASK_PENDING && waits)
+		ix->waiting_long[level] += by;
+}
+
 static void
 tally(struct index *ix, const struct task *t, int by)
 {
 	ix->count[t->state][t->counts.level] += by;
 	if (t->state == TASK_PENDING && t->waits)
 		ix->waiting[t->counts.level] += by;
+	if (is_unfinished(t->state) && !index_fits(ix, t->expected))
+		tally_long(ix, t->state, t->counts.level, t->waits, by);
+}
+
+/* The index that only a limit needs, and the statements that need it. */
+static void
+prepare_limit(struct index *ix)
+{
+	int rc = sqlite3_exec(ix->db, sql_unfinished, NULL, NULL, NULL);
+
+	for (int i = ST_PICK_WITHIN; !rc && i < ST_COUNT; i++)
+		rc = sqlite3_prepare_v3(ix->db, sql[i], -1, SQLITE_PREPARE_PERSISTENT,
+					&ix->stmt[i], NULL);
+	if (rc) {
+		log_warnx("index: %s; giving up", sqlite3_errmsg(ix->db));
+		abort();
+	}
+}
+
+int64_t
+index_limit(struct index *ix, int64_t longest, int64_t span)
+{
+	if (ix->longest == INT64_MAX)
+		prepare_limit(ix);
+	ix->span = span;
+	if (longest < ix->longest) {
+		/* each task comes by here once, or twice when the time is over */
+		int64_t upto = longest < 0 || ix->longest > span ? span : ix->longest;
+		sqlite3_stmt *s = ix->stmt[ST_LONGER];
+
+		if (longest < 0) { /* the last change */
+			memset(ix->too_long, 0, sizeof(ix->too_long));
+			memset(ix->waiting_long, 0, sizeof(ix->waiting_long));
+			upto = INT64_MAX;
+		}
+		sqlite3_bind_int64(s, 1, longest);
+		sqlite3_bind_int64(s, 2, upto);
+		while (sqlite3_step(s) == SQLITE_ROW)
+			tally_long(ix, (enum task_state)sqlite3_column_int(s, 0),
+				   sqlite3_column_int(s, 1), sqlite3_column_int(s, 2),
+				   sqlite3_column_int64(s, 3));
+		sqlite3_reset(s);
+		ix->longest = longest;
+	}
+	sqlite3_stmt *s = ix->stmt[ST_LONGEST];
+	sqlite3_bind_int64(s, 1, longest);
+	int64_t next = sqlite3_step(s) == SQLITE_ROW && sqlite3_column_type(s, 0) != SQLITE_NULL ?
+			       sqlite3_column_int64(s, 0) :
+			       -1;
+	sqlite3_reset(s);
+	return next;
 }
 
 /* Columns that index_set() changes have the same numbers in both statements. */
@@ -280,6 +374,8 @@ index_list_pending(struct index *ix, uint32_t levels, int64_t after, index_fn *f
 
 	sqlite3_bind_int64(s, 1, after);
 	sqlite3_bind_int64(s, 2, levels);
+	sqlite3_bind_int64(s, 3, ix->longest);
+	sqlite3_bind_int64(s, 4, ix->longest < 0 ? INT64_MAX : ix->span);
 	each_row(s, fn, arg);
 }
 
@@ -303,6 +399,61 @@ better(const void *a, const void *b)
 	return x->serial < y->serial ? -1 : x->serial > y->serial;
 }
 
+/* Read candidates from a statement that is bound. Returns how many. */
+static int
+read_candidates(sqlite3_stmt *s, bool first, struct candidate *out)
+{
+	int n = 0;
+
+	while (sqlite3_step(s) == SQLITE_ROW)
+		out[n++] = (struct candidate){
+			.serial = sqlite3_column_int64(s, 0),
+			.priority = sqlite3_column_int64(s, 1),
+			.expected = sqlite3_column_int64(s, 2),
+			.first = first,
+		};
+	sqlite3_reset(s);
+	return n;
+}
+
+/* The highest priority up to *priority at a level; false when there is none. */
+static bool
+next_priority(struct index *ix, int level, int64_t *priority)
+{
+	sqlite3_stmt *s = ix->stmt[ST_PRIORITY];
+
+	sqlite3_bind_int(s, 1, level);
+	sqlite3_bind_int64(s, 2, *priority);
+	bool there = sqlite3_step(s) == SQLITE_ROW && sqlite3_column_type(s, 0) != SQLITE_NULL;
+	if (there)
+		*priority = sqlite3_column_int64(s, 0);
+	sqlite3_reset(s);
+	return there;
+}
+
+/* The best ones of a level that fit, at most max. */
+static int
+pick_fitting(struct index *ix, int level, bool first, struct candidate *out, int max)
+{
+	sqlite3_stmt *s = ix->stmt[ST_PICK_WITHIN];
+	/* those that no span would do for come first, being the longest */
+	const int64_t ranges[2][2] = { { ix->span, INT64_MAX },
+				       { -1, ix->longest < ix->span ? ix->longest : ix->span } };
+	int64_t priority = INT64_MAX;
+	int n = 0;
+
+	for (; n < max && next_priority(ix, level, &priority); priority--)
+		for (int i = 0; i < 2 && n < max; i++) {
+			sqlite3_bind_int(s, 1, level);
+			sqlite3_bind_int(s, 2, max - n);
+			sqlite3_bind_int64(s, 3, priority);
+			sqlite3_bind_int64(s, 4, ranges[i][0]);
+			sqlite3_bind_int64(s, 5, ranges[i][1]);
+			n += read_candidates(s, first, out + n);
+		}
+	return n;
+}
+
 int
 index_pick(struct index *ix, uint32_t levels, uint32_t first, int64_t *serials, int max)
 {
@@ -311,22 +462,21 @@ index_pick(struct index *ix, uint32_t levels, uint32_t first, int64_t *serials, 
 	int n = 0;
 
 	for (int level = 0; level < TIERS_MAX; level++) {
-		if (!(levels >> level & 1) || ix->count[TASK_PENDING][level] == ix->waiting[level])
+		bool comes_first = first >> level & 1;
+
+		if (!index_ready(ix, levels & 1U << level))
 			continue;
 		struct candidate *grown = realloc(all, sizeof(*all) * (size_t)(n + max));
 		if (!grown)
 			break;
 		all = grown;
+		if (ix->longest < INT64_MAX) {
+			n += pick_fitting(ix, level, comes_first, all + n, max);
+			continue;
+		}
 		sqlite3_bind_int(s, 1, level);
 		sqlite3_bind_int(s, 2, max);
-		while (sqlite3_step(s) == SQLITE_ROW)
-			all[n++] = (struct candidate){
-				.serial = sqlite3_column_int64(s, 0),
-				.priority = sqlite3_column_int64(s, 1),
-				.expected = sqlite3_column_int64(s, 2),
-				.first = first >> level & 1,
-			};
-		sqlite3_reset(s);
+		n += read_candidates(s, comes_first, all + n);
 	}
 	if (n)
 		qsort(all, (size_t)n, sizeof(*all), better);
@@ -356,7 +506,14 @@ index_count(const struct index *ix, enum task_state state, uint32_t levels)
 }
 
 int64_t
-index_waiting(const struct index *ix, uint32_t levels)
+index_long(const struct index *ix, enum task_state state, uint32_t levels)
 {
-	return sum_of(ix->waiting, levels);
+	return sum_of(ix->too_long[state], levels);
+}
+
+int64_t
+index_ready(const struct index *ix, uint32_t levels)
+{
+	return index_count(ix, TASK_PENDING, levels) - index_long(ix, TASK_PENDING, levels) -
+	       (sum_of(ix->waiting, levels) - sum_of(ix->waiting_long, levels));
 }

@@ -69,19 +69,34 @@ index_list(struct index *ix, int view, int64_t after, index_fn *fn, void *arg);
 /* Sets of levels have a bit for each. */
 #define LEVELS_ALL UINT32_MAX
 
-/* The same of the pending tasks at these levels. */
+/*
+ * From now on a task fits only when it is expected to take at most `longest` seconds, or more than
+ * `span`: no time like ours would be enough for it. longest -1: none fits. longest never rises, span
+ * never changes. Before the first call every task fits. Returns how long the longest task takes that
+ * is not over and not above longest, which is the next to be left out; -1: there is none.
+ */
+int64_t
+index_limit(struct index *ix, int64_t longest, int64_t span);
+bool
+index_fits(const struct index *ix, int64_t expected);
+
+/* The same of the pending tasks at these levels that fit. */
 void
 index_list_pending(struct index *ix, uint32_t levels, int64_t after, index_fn *fn, void *arg);
 
-/* The serials of the best tasks at these levels that may be chosen now, at most max; returns how
- * many. Those at levels `first` first, then by priority, longest expected, submission. */
+/* The serials of the best tasks at these levels that fit and may be chosen now, at most max;
+ * returns how many. Those at levels `first` first, then by priority, longest expected, submission. */
 int
 index_pick(struct index *ix, uint32_t levels, uint32_t first, int64_t *serials, int max);
 
-/* How many tasks are in a state at these levels, and how many of the pending ones wait. */
+/* How many tasks are in a state at these levels. */
 int64_t
 index_count(const struct index *ix, enum task_state state, uint32_t levels);
+/* How many of them do not fit; 0 of those that are over. */
 int64_t
-index_waiting(const struct index *ix, uint32_t levels);
+index_long(const struct index *ix, enum task_state state, uint32_t levels);
+/* How many pending ones fit and may be chosen now. */
+int64_t
+index_ready(const struct index *ix, uint32_t levels);
 
 #endif

@@ -22,11 +22,32 @@ enum { LINE = 1024, LINES = 256, FORMATS = 64, BURST = 10, BURST_S = 10, EXIT_MS
 static const char *log_program = "raser";
 static enum log_level log_limit = LOG_INFO;
 
+/* The C library's lock of the time zone is not one of those that fork(2) frees in the child. It is
+ * taken here only, and never while this one is another thread's. */
+static pthread_mutex_t zone = PTHREAD_MUTEX_INITIALIZER;
+
+static void
+before_fork(void)
+{
+	pthread_mutex_lock(&zone);
+}
+
+static void
+after_fork(void)
+{
+	pthread_mutex_unlock(&zone);
+}
+
 void
 log_init(const char *program, enum log_level level)
 {
+	static bool again;
+
 	log_program = program;
 	log_limit = level;
+	if (!again)
+		pthread_atfork(before_fork, after_fork, after_fork);
+	again = true;
 	/* whoever started us may have closed them: the next file to be opened, a claim maybe, must
 	 * not become what messages are written to */
 	int fd;
@@ -213,8 +234,10 @@ emit(enum log_level level, int code, const char *fmt, va_list args)
 	time_t t = time(NULL);
 	struct tm tm;
 
+	pthread_mutex_lock(&zone);
 	if (localtime_r(&t, &tm))
 		strftime(stamp, sizeof(stamp), "%H:%M:%S ", &tm);
+	pthread_mutex_unlock(&zone);
 	int n = snprintf(line, sizeof(line), "%s%s: ", stamp, log_program);
 	if (n > 0 && (size_t)n < sizeof(line)) {
 		int m = vsnprintf(line + n, sizeof(line) - (size_t)n, fmt, args);

@@ -22,6 +22,7 @@
 enum {
 	FOLLOWED = 3,	/* owners behind one's own that must be seen to move */
 	WANTED_MAX = 8, /* owners of wanted tasks looked at in a round */
+	INFOS_MAX = 8,	/* owners of whom nothing is known yet, read in a round */
 	LOOKS_MIN = 4,
 	MISSING_MS = 1000,
 	WRITE_S = 60, /* longer than writing a note takes */
@@ -51,15 +52,20 @@ static const char *const kind_names[] = {
 void
 owner_draw(char owner[OWNER_TEXT], enum owner_kind kind)
 {
-	char host[72] = "";
+	enum { HOST_PART = 8 };
+	char host[HOST_TEXT] = "";
+	size_t all = 0;
 	size_t n = 0;
 
 	if (kind == OWNER_DAEMON)
-		gethostname(host, sizeof(host) - 1);
+		host_name(host);
 	else
 		snprintf(host, sizeof(host), "%s", kind_names[kind]);
-	for (const char *p = host; *p && *p != '.' && n < 8; p++)
-		if (isalnum((unsigned char)*p))
+	for (const char *p = host; *p && *p != '.'; p++)
+		all += isalnum((unsigned char)*p) != 0;
+	/* of a long name the end, in which the nodes of a cluster differ */
+	for (const char *p = host; *p && *p != '.'; p++)
+		if (isalnum((unsigned char)*p) && all-- <= HOST_PART)
 			owner[n++] = (char)tolower((unsigned char)*p);
 	if (!n)
 		owner[n++] = 'n';
@@ -71,6 +77,12 @@ owner_draw(char owner[OWNER_TEXT], enum owner_kind kind)
 	random_text(owner + n, 12);
 	if (MUTANT(FRESH_OWNER))
 		memset(owner + n, 'a', 12);
+}
+
+size_t
+owner_host(const char *owner)
+{
+	return strcspn(owner, ".");
 }
 
 bool
@@ -128,20 +140,18 @@ process_start(long pid, bool *over)
 static void
 node_text(struct node *node)
 {
-	char host[72] = "";
 	char boot[40];
 	bool over;
 
-	gethostname(host, sizeof(host) - 1);
 	read_line("/proc/sys/kernel/random/boot_id", boot, sizeof(boot));
-	/* the last line has a fixed width, so that amending it never changes the size */
+	/* the last lines have a fixed width, so that amending them never changes the size */
 	snprintf(node->text, sizeof(node->text),
 		 "owner %s\nkind %s\nhost %s\nboot %s\npidns %llu\npid %ld\nstart %llu\nversion %s\n"
-		 "agents %-*.*s\n",
-		 node->owner, kind_names[node->kind], host, boot,
+		 "job %s\nrestarts %d\ndied %-3d\npaused %d\nagents %-*.*s\n",
+		 node->owner, kind_names[node->kind], node->host, boot,
 		 (unsigned long long)pid_namespace(), (long)getpid(),
-		 (unsigned long long)process_start(getpid(), &over), PACKAGE_VERSION, NODE_NOTE - 1,
-		 NODE_NOTE - 1, node->note);
+		 (unsigned long long)process_start(getpid(), &over), PACKAGE_VERSION, node->job,
+		 node->restarts, node->died < 999 ? node->died : 999, node->paused, NODE_NOTE - 1, NODE_NOTE - 1, node->note);
 }
 
 static void
@@ -157,6 +167,8 @@ node_join(struct node *node, struct disk *disk, enum owner_kind kind, int64_t wa
 
 	*node = (struct node){ .disk = disk, .kind = kind, .second = wall };
 	owner_draw(node->owner, kind);
+	host_name(node->host);
+	host_job(node->job, &node->restarts);
 	node_text(node);
 	node_path(path, node->owner);
 	int rc = disk_create(disk, path, node->text, strlen(node->text));
@@ -198,18 +210,20 @@ node_beat(struct node *node, int64_t wall)
 }
 
 int
-node_note(struct node *node, const char *note)
+node_note(struct node *node, const char *note, int died, bool paused)
 {
 	char path[DISK_PATH];
 
-	if (!strcmp(node->note, note))
+	if (!strcmp(node->note, note) && node->died == died && node->paused == paused)
 		return 0;
 	snprintf(node->note, sizeof(node->note), "%s", note);
+	node->died = died;
+	node->paused = paused;
 	node_text(node);
 	node_path(path, node->owner);
 	int rc = disk_amend(node->disk, path, node->text, strlen(node->text));
 	if (rc)
-		node->note[0] = '\0'; /* once more at the next beat */
+		node->died = -1; /* once more at the next beat */
 	return rc == -ENOENT ? -EOWNERDEAD : rc;
 }
 
@@ -259,6 +273,13 @@ node_parse(const char *text, struct node_info *info)
 	field(text, "boot", info->boot, sizeof(info->boot));
 	field(text, "version", info->version, sizeof(info->version));
 	field(text, "agents", info->agents, sizeof(info->agents));
+	field(text, "job", info->job, sizeof(info->job));
+	field(text, "restarts", num, sizeof(num));
+	info->restarts = (int)strtol(num, NULL, 10);
+	field(text, "died", num, sizeof(num));
+	info->died = (int)strtol(num, NULL, 10);
+	field(text, "paused", num, sizeof(num));
+	info->paused = num[0] == '1';
 	field(text, "pidns", num, sizeof(num));
 	info->pidns = strtoull(num, NULL, 10);
 	field(text, "pid", num, sizeof(num));
@@ -550,6 +571,16 @@ watch_round(struct watch *w, const char *self, const char *const *wanted, size_t
 		if (o && o->listed && o->verdict == ALIVE && o->last < start &&
 		    strcmp(o->owner, self) != 0)
 			look(w, o);
+	}
+	/* of the others at least what they said first: their host, their job */
+	int infos = 0;
+	for (size_t i = 0; i < w->n && infos < INFOS_MAX; i++) {
+		struct watched *o = &w->owners[(first + i) % w->n];
+
+		if (!o->listed || o->info_read || o->verdict != ALIVE || !strcmp(o->owner, self))
+			continue;
+		read_info(w, o);
+		infos++;
 	}
 	return soon && w->beat_ms > w->missing_ms ? w->missing_ms : w->beat_ms;
 }

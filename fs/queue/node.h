@@ -13,6 +13,7 @@
 #define RASER_NODE_H
 
 #include "chain.h"
+#include "host.h"
 
 enum { NODE_TEXT = 1024, NODE_NOTE = 160, UUID_TEXT = 33 };
 
@@ -27,22 +28,30 @@ struct node {
 	struct disk *disk;
 	enum owner_kind kind;
 	char owner[OWNER_TEXT];
+	char host[HOST_TEXT], job[JOB_TEXT]; /* as they were when it joined */
+	int restarts;
 	int64_t second; /* the last time written, in whole seconds */
 	int64_t wall;	/* the clock at the last beat */
 	char text[NODE_TEXT];
 	char note[NODE_NOTE]; /* "low=5 high=2": agents by tier, as last written */
+	int died;	      /* attempts in a row that died at once, likewise */
+	bool paused;
 };
 
 /* What the text of a beat says; fields that it lacks are empty or 0. */
 struct node_info {
 	char owner[OWNER_TEXT];
-	char host[72];
+	char host[HOST_TEXT];
 	char boot[40];
 	uint64_t pidns;
 	long pid;
 	uint64_t start; /* of the process, in clock ticks since boot */
 	char version[32];
 	char agents[NODE_NOTE];
+	char job[JOB_TEXT]; /* of Slurm, "" outside of it */
+	int restarts;	    /* of that job */
+	int died;	    /* attempts in a row that died at once through it */
+	bool paused;	    /* it does not claim for that */
 };
 
 /* Draw a new owner name. */
@@ -65,9 +74,14 @@ node_join(struct node *node, struct disk *disk, enum owner_kind kind, int64_t wa
 int
 node_beat(struct node *node, int64_t wall);
 
-/* Tell others how many agents wait here, in their tiers. Hints only; never creates the beat. */
+/* Tell others how many agents are here, in their tiers, and whether attempts die at once. Hints only;
+ * never creates the beat. */
 int
-node_note(struct node *node, const char *note);
+node_note(struct node *node, const char *note, int died, bool paused);
+
+/* The part of an owner's name that is its host's: how long it is. */
+size_t
+owner_host(const char *owner);
 
 /* Unlink the beat. */
 void

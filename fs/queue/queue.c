@@ -168,6 +168,9 @@ queue_open_disk(struct disk disk, const char *path, const struct queue_options *
 		err_set(err, (int)rc, "%s cannot be read: %s", path, strerror((int)-rc));
 		goto fail;
 	}
+	pthread_mutex_lock(&q->lock);
+	deadline_open(q, options->until, options->since, now);
+	pthread_mutex_unlock(&q->lock);
 	return q;
 fail:
 	if (q->joined)
@@ -269,23 +272,10 @@ queue_woken(struct queue *q)
 int64_t
 ready_count(struct queue *q, int tier)
 {
-	if (q->leaving || !q->joined || q->must_beat || q->pause_until || q->probing ||
+	if (q->leaving || !q->joined || q->must_beat || q->look_around || q->pause_until || q->probing ||
 	    disk_is_away(&q->disk))
 		return 0;
-	uint32_t levels = conf_levels(&q->conf, tier);
-	return index_count(q->index, TASK_PENDING, levels) - index_waiting(q->index, levels);
-}
-
-/* Nothing that tier could ever be given, as far as is known. */
-static bool
-nothing_left(struct queue *q, int tier)
-{
-	uint32_t levels = conf_levels(&q->conf, tier);
-
-	/* an end that was not read may have left its task at any level of the lane */
-	return index_count(q->index, TASK_PENDING, levels) == 0 &&
-	       index_count(q->index, TASK_CLAIMED, levels) == 0 &&
-	       index_count(q->index, TASK_UNREAD, conf_lane(&q->conf, tier)) == 0;
+	return index_ready(q->index, conf_levels(&q->conf, tier));
 }
 
 static void
@@ -322,14 +312,14 @@ queue_notify(struct queue *q)
 
 	for (int i = 0; i < q->conf.ntiers; i++) {
 		int64_t ready = ready_count(q, i);
-		bool drained = nothing_left(q, i);
+		int why = exhausted(q, i);
 
-		if (ready > q->last_ready[i] || (drained && !q->last_drained[i])) {
+		if (ready > q->last_ready[i] || (why && why != q->last_exhausted[i])) {
 			q->generation[i]++;
 			news = true;
 		}
 		q->last_ready[i] = ready;
-		q->last_drained[i] = drained;
+		q->last_exhausted[i] = why;
 	}
 	if (news)
 		wake(q);
@@ -440,6 +430,7 @@ task_store(struct queue *q, const struct task *t)
 	if (t->state == TASK_PENDING && !t->waits && (old.state != TASK_PENDING || old.waits))
 		q->pending_epoch++;
 	index_set(q->index, t);
+	deadline_mind(q, t);
 	queue_notify(q);
 }
 
@@ -502,15 +493,6 @@ queue_generation(struct queue *q, int tier)
 		n += tier < 0 || tier == i ? q->generation[i] : 0;
 	pthread_mutex_unlock(&q->lock);
 	return n;
-}
-
-bool
-queue_drained(struct queue *q, int tier, int64_t since_boot_ms)
-{
-	pthread_mutex_lock(&q->lock);
-	bool yes = q->full_pass >= since_boot_ms && nothing_left(q, tier);
-	pthread_mutex_unlock(&q->lock);
-	return yes;
 }
 
 void
@@ -653,6 +635,8 @@ queue_stats(struct queue *q, struct queue_stats *s)
 		s->waiting[i] = q->waiting[i];
 	s->batches = q->nbatches;
 	s->paused = q->pause_ms != 0;
+	s->until = q->until;
+	s->too_long = index_long(q->index, TASK_PENDING, LEVELS_ALL);
 	disk_state(&q->disk, disk_now(&q->disk), &s->storage);
 	for (int i = 0; i < DISK_CALLS; i++)
 		s->calls[i] = atomic_load_explicit(&q->disk.calls[i], memory_order_relaxed);

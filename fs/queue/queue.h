@@ -27,6 +27,11 @@ struct queue_options {
 	enum owner_kind as; /* which; waits while somebody seals the run, unless it is a sealer */
 	bool admit;	 /* try the storage first, and refuse what raser doctor fails */
 	bool damaged;	 /* open it although seals are damaged, which is for looking only */
+	/* The end of this node's time in wall seconds, 0 = none: what is expected to take longer is
+	 * not offered. since: when it began, 0 = now; it may lie somewhat ahead, and until then
+	 * everything is offered. What would not fit into all of that time is offered, or nobody
+	 * would ever take it. */
+	int64_t until, since;
 	const char *tmp; /* node-local directory for submissions; NULL = $TMPDIR or /tmp */
 };
 
@@ -93,13 +98,21 @@ queue_bay(struct queue *q, int64_t serial, char out[DISK_PATH]);
 /* There are ends that nobody here has read: by others, and not yet needed. */
 bool
 queue_has_unread(struct queue *q);
-/* How many tasks tier could be given now; 0 while this node has stopped claiming. */
+/* How many tasks tier could be given now; 0 while this node has stopped claiming. What is left out
+ * for want of time is as of the last queue_tick(). */
 int64_t
 queue_ready(struct queue *q, int tier);
 /* Counts what changes what a waiter of the tier, or (-1) of any, could be told. */
 uint64_t
 queue_generation(struct queue *q, int tier);
-/* Nothing is left that could become claimable for tier, by a full pass that began after now. */
+/*
+ * Why nothing will come any more for an agent of tier, by a full pass that began after since. 0:
+ * something may; -ENODATA: nothing is left that could become claimable; -ETIME: only what takes
+ * longer than this node's time, see queue_options.until. [memory]
+ */
+int
+queue_exhausted(struct queue *q, int tier, int64_t since_boot_ms);
+/* It is -ENODATA. */
 bool
 queue_drained(struct queue *q, int tier, int64_t since_boot_ms);
 
@@ -159,6 +172,12 @@ queue_claim(struct queue *q, int64_t serial, unsigned attempt, int tier,
 /* Claim the best task for tier. -EAGAIN: none now (the caller may look afresh and retry). */
 int
 queue_next(struct queue *q, int tier, const struct claimer *by, struct now now,
+	   struct grant *grant);
+
+/* The same, and what queue_exhausted() says: where nothing is left as far as is known it looks at
+ * everything first. */
+int
+queue_take(struct queue *q, int tier, const struct claimer *by, struct now now,
 	   struct grant *grant);
 
 /* The claim of that attempt, if this daemon has one, is the one that was granted with seq.
@@ -385,6 +404,8 @@ struct queue_stats {
 	int64_t waiting[TIERS_MAX];
 	int batches;
 	bool paused; /* attempts died at once here: no claiming for a while */
+	int64_t until;	  /* the end of this node's time, by the wall clock of now; 0 = none */
+	int64_t too_long; /* pending tasks that are not offered for that */
 	struct disk_state storage;
 	uint64_t calls[DISK_CALLS];
 };

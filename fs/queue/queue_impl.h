@@ -91,6 +91,7 @@ struct picks {
 	int64_t *serials;
 	int n, at;
 	int window; /* how far down the order this daemon spreads; grows with lost races */
+	bool timed; /* how long the best one takes is known */
 	uint64_t epoch;
 };
 
@@ -142,8 +143,12 @@ struct queue {
 	struct wait *waits;
 	size_t nwaits, cap_waits;
 	int dead_at_once;   /* attempts in a row that died at once here */
-	int64_t pause_until;
-	int64_t pause_ms;
+	int64_t pause_began, pause_until;
+	int64_t pause_ms; /* the last pause, of a node with one daemon; 0 = it claims */
+	int paused_beside; /* other daemons on this node that paused when it was looked */
+	bool look_around;  /* no claims before the others on this node were looked at */
+	bool breaker_news; /* what they should know at once */
+	int64_t look_at;   /* while it pauses: when to look at them again */
 	int64_t tick_at; /* boot ms at which queue_tick() is due */
 	bool probing; /* the one claim after a pause is out: */
 	int64_t probe_serial;
@@ -157,7 +162,7 @@ struct queue {
 	size_t nnodes;
 	int living; /* other living daemons, and agents they told of */
 	int living_agents;
-	char peers[TIERS_MAX]; /* 1: another living daemon has agents of the tier */
+	char peers[TIERS_MAX]; /* 1: another node has agents of the tier */
 
 	pthread_mutex_t sync_lock;
 	pthread_cond_t synced;
@@ -165,7 +170,12 @@ struct queue {
 	int wake_fd;
 	uint64_t generation[TIERS_MAX];
 	int64_t last_ready[TIERS_MAX];
-	bool last_drained[TIERS_MAX];
+	int last_exhausted[TIERS_MAX];
+	int64_t until;	    /* the end of this node's time in wall seconds; 0 = none */
+	int64_t until_boot; /* the same in boot ms */
+	int64_t span;	    /* seconds of it in all */
+	int64_t longest;    /* seconds that a task may take to be offered; -1 = none is */
+	int64_t shrinks_at; /* boot ms at which it may be that fewer tasks are */
 	struct event *events;
 	uint64_t event_count;
 	struct queue_stats stats;
@@ -247,9 +257,35 @@ hand_told(struct queue *q, const char *what, int64_t serial, unsigned attempt, i
 /* How many tasks tier could be given here now. */
 int64_t
 ready_count(struct queue *q, int tier);
+
+/* ---- breaker.c [under lock] ---- */
+
 /* An attempt of ours has ended (or still lives) that began at `since`; died: by its own doing. */
 void
 breaker_note(struct queue *q, bool ended, bool died, struct now now, int64_t since);
+/* See what happens to the others on this node, and pause or go on by that. Not under lock. */
+void
+breaker_look(struct queue *q, struct now now);
+/* A pending task whose last attempt died on a node: if that is this one, let another take it first,
+ * for steal_after after its end. owner: who ended it. */
+void
+breaker_elsewhere(struct queue *q, struct task *t, const char *owner, struct now now);
+
+/* ---- deadline.c [under lock] ---- */
+
+/* The end and the begin of this node's time in wall seconds, see queue_options; at now, when the queue
+ * was opened. Once most tasks are there: the index learns it sooner then. */
+void
+deadline_open(struct queue *q, int64_t until, int64_t since, struct now now);
+/* Leave out what takes too long by now. */
+void
+deadline_pass(struct queue *q, struct now now);
+/* A task came or changed: it may be the next that must be left out. */
+void
+deadline_mind(struct queue *q, const struct task *t);
+/* Why tier could never be given anything, as far as is known: 0, -ENODATA, -ETIME. */
+int
+exhausted(struct queue *q, int tier);
 
 /* ---- claim.c ---- */
 

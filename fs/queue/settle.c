@@ -11,7 +11,7 @@
 #include <string.h>
 
 enum {
-	AT_ONCE_MS = 2000, SYNCS = 4, TRY_AGAIN_MS = 1000, RETAKE_MS = 1000,
+	SYNCS = 4, TRY_AGAIN_MS = 1000, RETAKE_MS = 1000,
 	PATIENCE_MS = 5000,
 };
 
@@ -83,45 +83,6 @@ sync_owed(struct queue *q, int64_t serial, int settled)
 
 /* ---- counting ---- */
 
-void
-breaker_note(struct queue *q, bool ended, bool died, struct now now, int64_t since)
-{
-	enum { IN_A_ROW = 8, PAUSE_FIRST_MS = 1000, PAUSE_LAST_MS = 60000 };
-	bool lived = now.boot_ms - since > AT_ONCE_MS;
-
-	if (!ended && !lived)
-		return;
-	if (!died || lived) {
-		if (q->pause_ms)
-			log_info("attempts live again here: claiming as before");
-		q->dead_at_once = 0;
-		q->pause_ms = 0;
-		q->probing = false;
-		queue_notify(q);
-		return;
-	}
-	if (++q->dead_at_once < IN_A_ROW)
-		return;
-	q->pause_ms = q->pause_ms ? q->pause_ms * 2 : PAUSE_FIRST_MS;
-	if (q->pause_ms > PAUSE_LAST_MS)
-		q->pause_ms = PAUSE_LAST_MS;
-	q->pause_until = now.boot_ms + q->pause_ms;
-	tick_by(q, q->pause_until);
-	log_warnx("%d attempts in a row died at once on this node; no claims here for %lld ms, "
-		  "then one is tried", q->dead_at_once, (long long)q->pause_ms);
-	queue_event(q, "node pauses: %d attempts in a row died at once here", q->dead_at_once);
-}
-
-/* Another daemon has agents that may take the task next. */
-static bool
-others_may_take(const struct queue *q, int level)
-{
-	for (int i = level; i < q->conf.ntiers; i++)
-		if (q->peers[i] && conf_takes(&q->conf, i, level))
-			return true;
-	return false;
-}
-
 /* Take over an end that stands: row, lease, counters, waits. [under lock] */
 static void
 record_end(struct queue *q, struct task *t, unsigned attempt, const struct end *e,
@@ -152,15 +113,13 @@ record_end(struct queue *q, struct task *t, unsigned attempt, const struct end *
 	index_set_evidence(q->index, t->serial, note ? note : "");
 	if (t->state != TASK_PENDING)
 		return;
-	bool died = e->reason == WHY_CRASH || e->reason == WHY_OOM || e->reason == WHY_EXIT;
 	if (e->reason == WHY_NOT_ITS_FAULT)
 		wait_add(q, t, q->conf.retry_delay_ms, true, now);
 	else if (e->reason == WHY_RESTART)
 		/* its agent lives, it may be, and takes it up again by its name */
 		wait_add(q, t, RETAKE_MS, false, now);
-	else if (died && !strcmp(e->owner, q->node.owner) && others_may_take(q, t->counts.level))
-		/* the next attempt had better be made elsewhere, for a while */
-		wait_add(q, t, q->conf.steal_after_ms, false, now);
+	else
+		breaker_elsewhere(q, t, e->owner, now);
 }
 
 void

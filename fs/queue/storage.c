@@ -297,3 +297,37 @@ storage_judge(const struct storage *s, int64_t beat_ms, struct findings *f)
 			    "dead daemons are found so much later than steal_after",
 			    "times may be %.1f s old", (double)s->times_ms / 1000);
 }
+
+/* ---- its troubles ---- */
+
+/* What the calls of a kind are for. */
+static const char *const call_purpose[DISK_CALLS] = {
+	[DISK_SYMLINK] = "making a link",    [DISK_READLINK] = "reading a link",
+	[DISK_MKDIR] = "making a directory", [DISK_UNLINK] = "removing a name",
+	[DISK_LIST] = "listing a directory", [DISK_STAT] = "looking at a beat",
+	[DISK_TOUCH] = "touching its beat",  [DISK_CREATE] = "making a file",
+	[DISK_AMEND] = "writing its beat",   [DISK_READ] = "reading a file",
+	[DISK_IMPORT] = "writing a batch",   [DISK_SYNC] = "syncing",
+	[DISK_RMDIR] = "removing a directory",
+};
+
+void
+storage_text(const char *path, const struct disk_state *s, char text[STORAGE_TEXT])
+{
+	switch (s->mood) {
+	case DISK_WELL:
+		text[0] = '\0';
+		break;
+	case DISK_REFUSES:
+		snprintf(text, STORAGE_TEXT, "the storage fails: %s: %s", call_purpose[s->call],
+			 strerror(s->code));
+		break;
+	case DISK_SILENT:
+		snprintf(text, STORAGE_TEXT, "the storage does not answer: %s", call_purpose[s->call]);
+		break;
+	case DISK_AWAY:
+		snprintf(text, STORAGE_TEXT, "%s: %s; nothing is done until it is back", path,
+			 s->code == EXDEV ? "another run is there now" : "the run is not there any more");
+		break;
+	}
+}

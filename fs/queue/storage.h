@@ -8,6 +8,8 @@
 #ifndef RASER_STORAGE_H
 #define RASER_STORAGE_H
 
+#include <limits.h>
+
 #include "disk.h"
 #include "finding.h"
 
@@ -56,5 +58,10 @@ storage_option(const struct storage *s, const char *name, char *value, size_t si
 /* Add the verdicts. beat_ms: what caches are compared with. */
 void
 storage_judge(const struct storage *s, int64_t beat_ms, struct findings *f);
+
+enum { STORAGE_TEXT = PATH_MAX + 160 };
+/* What is wrong with the storage of the run at path, as a sentence; "" when it is well. */
+void
+storage_text(const char *path, const struct disk_state *s, char text[STORAGE_TEXT]);
 
 #endif

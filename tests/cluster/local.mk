@@ -12,6 +12,10 @@ deep_tests = \
 # on a real Slurm of one machine: `make check-slurm`, as root, in a quarter of an hour
 slurm_tests = \
 	tests/cluster/slurm/0100-rig.t \
+	tests/cluster/slurm/0200-launch.t \
+	tests/cluster/slurm/0300-signals.t \
+	tests/cluster/slurm/0310-ways.t \
+	tests/cluster/slurm/0600-makespan.t \
 	# end of slurm tests
 check_PROGRAMS += \
 	tests/cluster/agents \
@@ -52,6 +56,7 @@ EXTRA_DIST += \
 	tests/cluster/nfs \
 	tests/cluster/nfs.sh \
 	tests/cluster/rig.sh \
+	tests/cluster/slurm/jobs.sh \
 	tests/cluster/slurm/lib.sh \
 	tests/cluster/slurm/node \
 	tests/cluster/slurm/start \

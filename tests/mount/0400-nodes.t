@@ -285,4 +285,22 @@ drains() { # without waiting when there is nothing yet
 # its daemon writes it again when it comes across it: in half a minute, or when somebody looks
 ok "and the run drains all the same" wait_until 70 drains
 is "$(json '[.tasks.pending, .tasks.claimed, .tasks.done] | join(" ")')" "0 0 3" "with every task done"
+# ---- in a job of Slurm ----
+
+new_run steal_after=6 || exit
+wrap=(env SLURM_JOB_ID=12 SLURM_ARRAY_JOB_ID=10 SLURM_ARRAY_TASK_ID=2 SLURM_RESTART_COUNT=1 SLURMD_NODENAME=fat-node-017)
+mount_run s || exit
+wrap=()
+mount_run t || exit
+like "$(owner s)" "^tnode017\." "a daemon in a job is named after Slurm's node"
+is "$(jq -r '.job + " " + (.job_restarts | tostring)' "$scratch/s/status.json")" "10_2 1" "and tells its job"
+is "$(jq -r '.job + " " + (.job_restarts | tostring)' "$scratch/t/status.json")" " 0" "which others do not have"
+says() { [ "$(grep -E '^(host|job|restarts) ' "$M/nodes/$1" | xargs)" = "$2" ]; }
+M=$scratch/t
+ok "on every mount" wait_until 10 says "$(owner s)" "host fat-node-017 job 10_2 restarts 1"
+M=$scratch/s
+ok "those without one have no such lines" wait_until 10 says "$(owner t)" "host $(hostname)"
+unmount s
+unmount t
+
 plan

@@ -122,4 +122,16 @@ checkpoint
 attempt "${adapter[@]}" run_task
 is "$status $(told ^step)" "0 2" "killed after its third step: two are left"
 
+# ---- what the runbook names ----
+
+runbook=$src/man/raser-runbook.7
+for file in $(grep -oE 'tests/[a-z]+(/[a-z0-9.-]+)*' "$runbook" | sort -u); do
+	[ -e "$src/$file" ] || missing="${missing-} $file"
+done
+is "${missing-}" "" "the tests that raser-runbook(7) names are there"
+for verb in $(grep -ohE '(raser|Ic raser) [a-z]+' "$runbook" | awk '{ print $NF }' | sort -u); do
+	grep -qE "^\.It Cm $verb( |\$)" "$src/man/raser.1" || unknown="${unknown-} $verb"
+done
+is "${unknown-}" "" "raser(1) knows the verbs of raser-runbook(7)"
+
 plan

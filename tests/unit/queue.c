@@ -257,20 +257,21 @@ pauses(void)
 	for (int i = 0; i < 8; i++) {
 		next(q, 0, &g);
 		queue_end(q, g.serial, g.attempt, END_RETRY, WHY_EXIT, "status 1", now);
+		queue_tick(q, now);
 	}
 	queue_stats(q, &st);
 	ok(st.paused && queue_ready(q, 0) == 0 && !*next(q, 0, &g),
 	   "a node where eight attempts in a row died at once stops claiming");
-	pass(1000);
+	pass(2000);
 	queue_tick(q, now);
 	ok(*next(q, 0, &g) != '\0', "and tries one after a pause");
 	struct grant probe = g;
 	ok(!*next(q, 0, &g), "only one");
 	queue_end(q, probe.serial, probe.attempt, END_RETRY, WHY_EXIT, "status 1", now);
-	pass(1000);
+	pass(2000);
 	queue_tick(q, now);
 	ok(!*next(q, 0, &g), "the next pause is longer");
-	pass(1000);
+	pass(2000);
 	queue_tick(q, now);
 	ok(*next(q, 0, &g) != '\0', "twice as long");
 	end(q, &g, END_DONE, WHY_NONE);
@@ -342,9 +343,6 @@ two_daemons(void)
 	char path[300];
 	struct grant g;
 	struct grant h;
-	struct task t;
-	const int waiting[TIERS_MAX] = { [1] = 1 };
-
 	new_run(path, "two", "{\"id\":\"t\"}\n");
 	struct queue *a = join(path);
 	struct queue *b = join(path);
@@ -357,19 +355,13 @@ two_daemons(void)
 	ok(end(a, &g, END_DONE, WHY_NONE) == -ESTALE, "the holder before learns it by its end");
 	ok(end(b, &h, END_FREED, WHY_RELEASED) == 0, "given back");
 
-	/* after a crash the next attempt prefers another node that has agents for it */
-	queue_idle(b, waiting);
-	queue_beat(b, now);
-	queue_watch(a, now);
+	/* another daemon of the same node is no other node */
 	queue_refresh(a, now, 0, 0);
 	ok(!strcmp(next(a, 0, &g), "t@3"), "taken again");
 	end(a, &g, END_RETRY, WHY_CRASH);
-	ok(!*next(a, 1, &g), "the node of the crash lets another one try");
+	ok(!strcmp(next(a, 1, &h), "t@4"), "after a crash the same node may try where there is no other");
+	end(a, &h, END_FREED, WHY_RELEASED);
 	queue_refresh(b, now, 0, 0);
-	ok(!strcmp(next(b, 1, &h), "t@4"), "which does at once");
-	end(b, &h, END_FREED, WHY_RELEASED);
-	queue_refresh(a, now, 0, 0);
-	ok(!queue_find(a, "t", &t) && t.attempt == 5, "the first one sees it");
 
 	/* claims that are deleted from the run directory */
 	ok(!strcmp(next(a, 1, &g), "t@5"), "taken once more");
@@ -406,6 +398,228 @@ two_daemons(void)
 	queue_close(b, now);
 }
 
+/* A daemon on a node of Slurm. */
+static struct queue *
+join_at(const char *path, const char *node)
+{
+	setenv("SLURM_JOB_ID", "7", 1);
+	setenv("SLURM_ARRAY_JOB_ID", "5", 1);
+	setenv("SLURM_ARRAY_TASK_ID", "2", 1);
+	setenv("SLURM_RESTART_COUNT", "3", 1);
+	setenv("SLURMD_NODENAME", node, 1);
+	struct queue *q = join(path);
+	unsetenv("SLURM_JOB_ID");
+	unsetenv("SLURM_ARRAY_JOB_ID");
+	unsetenv("SLURM_ARRAY_TASK_ID");
+	unsetenv("SLURM_RESTART_COUNT");
+	unsetenv("SLURMD_NODENAME");
+	return q;
+}
+
+/* All daemons learn what there is. */
+static void
+look_around(struct queue **all)
+{
+	for (struct queue **q = all; *q; q++)
+		queue_beat(*q, now);
+	for (struct queue **q = all; *q; q++) {
+		queue_watch(*q, now);
+		queue_refresh(*q, now, 0, 0);
+	}
+}
+
+/* After a crash the next attempt prefers another node that has agents for it. */
+/* Several daemons, and tasks whose durations are known: each claim is of one of the longest, although
+ * daemons keep apart from each other. */
+static void
+longest_among_many(void)
+{
+	enum { TASKS = 60, DAEMONS = 4, NEAR = 8 };
+	static char tasks[TASKS * 40];
+	struct queue *q[DAEMONS];
+	bool taken[TASKS] = { false };
+	int ranks = 0;
+	int worst = 0;
+	int first = -1;
+	int claims = 0;
+	char path[300];
+	struct grant g;
+	size_t len = 0;
+
+	for (int i = 0; i < TASKS; i++)
+		len += (size_t)snprintf(tasks + len, sizeof(tasks) - len,
+					"{\"id\":\"%d\",\"expected\":%d}\n", i, TASKS - i);
+	new_run(path, "longest", tasks);
+	for (int i = 0; i < DAEMONS; i++)
+		q[i] = join(path);
+	for (int i = 0; i < DAEMONS; i++)
+		queue_watch(q[i], now); /* they know of each other */
+	for (int i = 0; i < TASKS; i++) {
+		if (queue_take(q[i % DAEMONS], 0, &by, now, &g))
+			continue;
+		int which = (int)strtol(g.name, NULL, 10);
+		int rank = 0;
+
+		for (int k = 0; k < which; k++)
+			rank += !taken[k];
+		taken[which] = true;
+		first = claims ? first : which;
+		claims++;
+		ranks += rank;
+		worst = rank > worst ? rank : worst;
+	}
+	ok(claims == TASKS, "all %d are claimed", TASKS);
+	ok(first == 0, "the longest first");
+	ok(worst < NEAR && ranks < 3 * claims, "and then those that are longest, or nearly");
+	diag("ranks among the rest: %.2f on average, %d at most", (double)ranks / TASKS, worst);
+	for (int i = 0; i < DAEMONS; i++)
+		queue_close(q[i], now);
+}
+
+static void
+nodes(void)
+{
+	char path[300];
+	char owner[OWNER_TEXT];
+	struct grant g;
+	struct grant h;
+	struct task t;
+	struct node_line lines[8];
+	const int waiting[TIERS_MAX] = { [2] = 1 };
+
+	new_run(path, "nodes", "{\"id\":\"t\"}\n");
+	struct queue *a = join_at(path, "compute-node-01");
+	struct queue *a2 = join_at(path, "compute-node-01");
+	struct queue *b = join_at(path, "compute-node-02");
+	struct queue *all[] = { a, a2, b, NULL };
+	queue_owner(a, owner);
+	ok(!strncmp(owner, "tenode01.", 9), "an owner is named after Slurm's node: %s", owner);
+	queue_idle(a2, waiting);
+	queue_idle(b, waiting);
+	look_around(all);
+	size_t n = queue_nodes(a, lines, 8);
+	bool same = n == 3;
+	for (size_t i = 0; i < n; i++)
+		same &= !strncmp(lines[i].info.host, "compute-node-0", 14) &&
+			!strcmp(lines[i].info.job, "5_2") && lines[i].info.restarts == 3;
+	ok(same, "each knows of all on which node and in which job they are");
+	ok(!strcmp(next(a, 0, &g), "t@1"), "a task is taken");
+	end(a, &g, END_RETRY, WHY_OOM);
+	look_around(all);
+	ok(!*next(a, 1, &g), "the daemon of the crash lets another node try");
+	ok(!*next(a2, 1, &g), "so does another daemon on its node");
+	ok(!strcmp(next(b, 1, &h), "t@2"), "another node does at once");
+	end(b, &h, END_FREED, WHY_RELEASED);
+	look_around(all);
+	ok(!queue_find(a, "t", &t) && t.attempt == 3 && !strcmp(next(a, 1, &g), "t@3"),
+	   "after which nobody waits");
+	end(a, &g, END_RETRY, WHY_CRASH);
+	look_around(all);
+	ok(!*next(a2, 2, &g), "once more");
+	live(a2, queue_conf(a)->steal_after_ms);
+	queue_tick(a2, now);
+	ok(!strcmp(next(a2, 2, &g), "t@4"), "but not for longer than steal_after");
+	queue_close(a, now);
+	queue_close(a2, now);
+	queue_close(b, now);
+}
+
+/* An attempt that dies at once. False when none is given. */
+static bool
+dies(struct queue *q)
+{
+	struct grant g;
+
+	if (!*next(q, 0, &g))
+		return false;
+	queue_end(q, g.serial, g.attempt, END_RETRY, WHY_EXIT, "status 1", now);
+	return true;
+}
+
+static bool
+is_paused(struct queue *q)
+{
+	struct queue_stats st;
+
+	queue_stats(q, &st);
+	return st.paused;
+}
+
+/* A node where each agent has a daemon of its own: they count together. */
+static void
+beside(void)
+{
+	enum { ALL = 4 };
+	char path[300];
+	char tasks[4000] = "";
+	size_t n = 0;
+	struct grant g;
+	struct queue *q[ALL + 2];
+	int burnt = 0;
+
+	for (int i = 0; i < 90; i++)
+		n += (size_t)snprintf(tasks + n, sizeof(tasks) - n, "{\"id\":\"t%02d\"}\n", i);
+	new_run(path, "beside", tasks);
+	for (int i = 0; i < ALL; i++)
+		q[i] = join_at(path, "compute-node-01");
+	q[ALL] = join_at(path, "x-compute-node-01"); /* its owner is called alike */
+	dies(q[0]);
+	ok(queue_ready(q[0], 0) > 0, "one attempt that dies at once says nothing");
+	dies(q[0]);
+	ok(queue_ready(q[0], 0) == 0 && queue_wants_beat(q[0]) && queue_tick_at(q[0]) <= now.boot_ms,
+	   "after two a daemon looks at those beside it first, and tells them");
+	queue_beat(q[0], now);
+	queue_tick(q[0], now);
+	ok(queue_ready(q[0], 0) > 0 && !queue_wants_beat(q[0]), "and goes on");
+	for (int round = 0; round < 4; round++)
+		for (int i = 0; i < ALL; i++) {
+			burnt += dies(q[i]);
+			queue_beat(q[i], now);
+			queue_tick(q[i], now);
+		}
+	bool all = true;
+	for (int i = 0; i < ALL; i++)
+		all &= is_paused(q[i]);
+	ok(all && burnt + 2 <= 12, "four daemons pause after %d attempts in all", burnt + 2);
+	dies(q[ALL]);
+	dies(q[ALL]);
+	queue_tick(q[ALL], now);
+	ok(!is_paused(q[ALL]), "another node does not");
+	q[ALL + 1] = join_at(path, "compute-node-01");
+	dies(q[ALL + 1]);
+	dies(q[ALL + 1]);
+	queue_tick(q[ALL + 1], now);
+	ok(is_paused(q[ALL + 1]), "who comes to such a node pauses after two");
+	burnt = 0;
+	for (int s = 0; s < 600; s++) {
+		pass(1000);
+		for (int i = 0; i < ALL + 2; i++) {
+			if (i == ALL)
+				continue;
+			if (s % 5 == 0)
+				queue_beat(q[i], now);
+			if (queue_tick_at(q[i]) <= now.boot_ms)
+				queue_tick(q[i], now);
+			burnt += dies(q[i]);
+		}
+	}
+	ok(burnt >= 10 && burnt <= 40, "in ten minutes they try %d times", burnt);
+	int tries = 0;
+	while (!*next(q[1], 0, &g) && tries++ < 400) {
+		pass(1000);
+		queue_tick(q[1], now);
+	}
+	end(q[1], &g, END_DONE, WHY_NONE);
+	ok(!is_paused(q[1]) && queue_wants_beat(q[1]), "one finds that attempts live again, and tells");
+	queue_beat(q[1], now);
+	pass(30000);
+	queue_tick(q[2], now);
+	queue_tick(q[2], now);
+	ok(*next(q[2], 0, &g), "another tries half a minute later");
+	for (int i = 0; i < ALL + 2; i++)
+		queue_close(q[i], now);
+}
+
 int
 main(void)
 {
@@ -418,5 +632,8 @@ main(void)
 	pauses();
 	keeping();
 	two_daemons();
+	longest_among_many();
+	nodes();
+	beside();
 	return done_testing();
 }

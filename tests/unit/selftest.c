@@ -539,11 +539,11 @@ static const char slurm[] = "Configuration data as of 2026-11-30T20:00:00\n"
 			    "KillWait                = 30 sec\n"
 			    "MaxArraySize            = 1001\n"
 			    "PreemptMode             = REQUEUE\n"
-			    "PreemptParameters       = send_user_signal\n"
 			    "PreemptType             = preempt/partition_prio\n"
 			    "ProctrackType           = proctrack/cgroup\n"
 			    "RequeueExit             = 99\n"
-			    "SLURM_VERSION           = 22.05.8\n";
+			    "SLURM_VERSION           = 22.05.8\n"
+			    "SlurmctldParameters     = enable_configless,preempt_send_user_signal\n";
 static const char strict[] = "JobRequeue              = 0\n"
 			     "KillWait                = 20 sec\n"
 			     "PreemptMode             = CANCEL\n"
@@ -569,6 +569,8 @@ clusters(void)
 	slurm_judge(slurm, 25000, &good);
 	ok(good.worst == FINDING_OK && good.n == 7 &&
 		   has(&good, FINDING_OK, "KillWait is 30 s, grace 25 s") &&
+		   has(&good, FINDING_OK,
+		       "preemption is announced by the signal of sbatch --signal") &&
 		   has(&good, FINDING_OK, "arrays may have 1000 jobs at most"),
 	   "a friendly Slurm");
 	slurm_judge(strict, 25000, &hard);

@@ -12,6 +12,7 @@ id=$(as_user sbatch --parsable -o out.%j --wrap "raser doctor '$RUN'; echo statu
 ok "a job ends" wait_until 60 job_is "$id" JobState COMPLETED
 like "$(cat "$home/out.$id")" "Slurm +KillWait is 4 s, grace 3 s" "raser doctor in it asks Slurm"
 like "$(cat "$home/out.$id")" "ok +Slurm +PreemptMode is REQUEUE" "and judges what it says"
+like "$(cat "$home/out.$id")" "ok +Slurm +preemption is announced" "and finds how preemption is announced"
 like "$(cat "$home/out.$id")" "status [01]$" "nothing here keeps raserfs from working"
 
 id=$(as_user sbatch --parsable --requeue --open-mode=append -C low -o again.%j --wrap \

@@ -9,6 +9,7 @@ RASER_TIMEOUT=${RASER_TIMEOUT:-400}
 
 user=${RASER_USER:-nobody}
 home=$scratch/user     # the user's: runs, and where they submit from
+local_dir=$home/local  # what nodes have of their own; they share it
 bin=$scratch/bin       # our programs, where the user can run them
 prefix=r$(($$ % 10000))
 
@@ -39,8 +40,8 @@ start_slurm() {
 		shift 2
 	done
 	for one in $spec; do named="$named $prefix$one"; done
-	mkdir "$home" "$bin" "$scratch/rig"
-	chown "$uid:$gid" "$home"
+	mkdir -p "$local_dir" "$bin" "$scratch/rig"
+	chown "$uid:$gid" "$home" "$local_dir"
 	for one in raser raserfs raser-agentd; do ln "$top/$one" "$bin/$one" 2>/dev/null || cp "$top/$one" "$bin/$one"; done
 	restore+=("'$slurm/stop' '$scratch/rig' >/dev/null")
 	env -i PATH="$PATH" HOME=/root LC_ALL=C TMPDIR="$TMPDIR" "$slurm/start" -d "$scratch/rig" -n "$named" \
@@ -57,7 +58,7 @@ node() { "$slurm/node" "$1" "$(n "$2")"; }
 # user_run [KEY=VALUE...]: RUN is a new run directory, as by new_run, that is the user's
 user_run() {
 	local was
-	new_run "$@" && was=$RUN && RUN=$home/${was##*/} && cp -r "$was" "$RUN" && chown -R "$uid:$gid" "$RUN" &&
+	new_run slurm.local="$local_dir" "$@" && was=$RUN && RUN=$home/${was##*/} && cp -r "$was" "$RUN" && chown -R "$uid:$gid" "$RUN" &&
 		rm -rf "$was"
 }
 
@@ -87,6 +88,7 @@ left_processes() {
 }
 left_mounts() { awk '$9 ~ /raser/ || $10 ~ /raser/ { print $5 }' /proc/self/mountinfo; }
 left_cgroups() { find /sys/fs/cgroup -type d -path "*/slurm_$prefix*/job_*" 2>/dev/null; }
+no_workspace() { [ -z "$(ls -A "$local_dir")" ]; }
 # nothing_left: after the jobs of a test, within some seconds
 nothing_left() { [ -z "$(left_processes)$(own_mounts 5)$(left_cgroups)" ]; }
 tells_left() { diag "processes: $(left_processes)" "mounts: $(own_mounts 5)" "cgroups: $(left_cgroups)"; }
