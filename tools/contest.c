@@ -320,7 +320,7 @@ static int
 run_arm(struct contest *c, enum arm_kind kind, int repetition, double *blocks, struct sum *sum)
 {
 	char table[PATH_MAX + 64];
-	struct arm a = { .c = c, .kind = kind };
+	struct arm a = { .c = c, .kind = kind, .repetition = repetition };
 	struct figures f;
 	double gain;
 
