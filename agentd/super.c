@@ -414,11 +414,14 @@ split_words(char *text, char *const *more)
 static bool
 choose_sandbox(struct super *s)
 {
-	const char *name = s->o->sandbox ? s->o->sandbox : s->conf.agent.sandbox;
+	const char *asked = s->o->sandbox ? s->o->sandbox : s->conf.agent.sandbox;
+	const char *name = conf_sandbox(&s->conf, asked);
 	const struct sandbox_spec spec = {
 		.image = s->conf.agent.image, .binds = (const char *const *)s->binds,
 		.network = s->conf.agent.network, .run = s->run.run,
 	};
+	if (strcmp(name, asked) != 0)
+		log_warnx("site.ini asks for sandbox %s; %s does not count", name, asked);
 	bool chosen = !strcmp(name, "auto"); /* by us; but an image asks for some sandbox */
 	int kind = chosen ? SANDBOX_BWRAP : sandbox_kind_parse(name);
 	struct err err = { 0 };
@@ -522,7 +525,9 @@ configure(struct super *s)
 	struct agent_conf *c = &s->conf.agent;
 	if (s->o->image)
 		snprintf(c->image, sizeof(c->image), "%s", s->o->image);
-	if (s->o->network)
+	if (s->o->network && !conf_network(&s->conf, true))
+		log_warnx("site.ini lets no agent use the network; --network does not count");
+	else if (s->o->network)
 		c->network = true;
 	const char *by = s->o->memory_by ? s->o->memory_by : c->memory_by;
 	s->memory_by = !strcmp(by, "cgroup") ? MEMORY_CGROUP :

@@ -9,13 +9,13 @@
 #include <config.h>
 
 #include "brakes.h"
+#include "comeback.h"
 #include "crew.h"
 #include "memory.h"
 #include "mounting.h"
 #include "orphans.h"
 #include "place.h"
 #include "raser.h"
-#include "slurm.h"
 
 #include <errno.h>
 #include <getopt.h>
@@ -26,6 +26,7 @@
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 enum {
@@ -37,6 +38,8 @@ enum {
 	START_LAST_MS = 60000,
 	START_PATIENCE_MS = 300000, /* with a run directory that cannot be served */
 	REQUEUE_TRIES = 3,
+	UNFIT_REQUEUES = 3,
+	UNFIT_MS = 30000,
 	OUT_SHARE = 4,
 	START_SHARE = 10,
 	START_MOST_S = 120,
@@ -44,12 +47,20 @@ enum {
 };
 
 /* Why it ends. */
-enum why { WHY_NOT, WHY_DRAINED, WHY_UNFIT, WHY_SIGNAL, WHY_LATE, WHY_BRAKE, WHY_LOST };
+enum why {
+	WHY_NOT,
+	WHY_DRAINED,
+	WHY_UNFIT,  /* for agents, this node is */
+	WHY_SIGNAL,
+	WHY_LATE,   /* what is left takes longer than we have */
+	WHY_BRAKE,
+	WHY_LOST,   /* the run is */
+};
 
 struct job {
 	struct target target;
 	struct conf conf;
-	struct slurm_self self;
+	struct comeback comeback;
 	struct place place;
 	struct mounting mounting;
 	struct crew crew;
@@ -64,10 +75,6 @@ struct job {
 	int64_t began, next_use, next_budget;
 
 	enum why why;
-	bool warned; /* by SIGUSR1 */
-	bool ask_again;
-	struct slurm_call call; /* scontrol, after a SIGTERM */
-	enum slurm_verdict verdict;
 };
 
 static int64_t
@@ -79,46 +86,9 @@ now_ms(void)
 /* ---- signals ---- */
 
 static void
-ask_slurm(struct job *j)
-{
-	char *const argv[] = { "scontrol", "-o", "show", "job", j->self.id, NULL };
-
-	if (!j->self.inside)
-		return;
-	if (j->call.pid) {
-		j->ask_again = true;
-		return;
-	}
-	int rc = slurm_begin(&j->call, argv, now_ms(), SLURM_LIMIT_MS);
-	if (rc)
-		log_warnx("scontrol: %s", strerror(-rc));
-}
-
-/* scontrol has answered, or has not. */
-static void
-on_answer(struct job *j)
-{
-	struct slurm_job shown;
-	char why[160];
-	int rc = slurm_result(&j->call);
-	bool known = rc == 0 && slurm_parse(j->call.text, &shown);
-
-	j->verdict = slurm_decide(known ? &shown : NULL, j->self.restarts, why, sizeof(why));
-	if (known)
-		log_info("%s", why);
-	else
-		log_warnx("scontrol does not tell why this job is to end: %.200s",
-			  rc == -ETIMEDOUT ? "no answer" : j->call.text);
-	if (!j->ask_again)
-		return;
-	j->ask_again = false;
-	ask_slurm(j);
-}
-
-static void
 give_back(struct job *j, enum why why)
 {
-	if (j->why == WHY_NOT)
+	if (j->why == WHY_NOT || j->why == WHY_UNFIT)
 		j->why = why;
 	crew_stop(&j->crew);
 }
@@ -133,15 +103,11 @@ on_signals(struct job *j)
 			continue;
 		bool first = j->why == WHY_NOT;
 
-		if (si.ssi_signo == SIGUSR1)
-			j->warned = true;
 		if (first)
 			log_info("SIG%s: the agent saves its work and gives its task back",
 				 sigabbrev_np((int)si.ssi_signo));
 		give_back(j, WHY_SIGNAL);
-		/* each time, since a cancel may follow anything else */
-		if (si.ssi_signo != SIGUSR1)
-			ask_slurm(j);
+		comeback_signal(&j->comeback, (int)si.ssi_signo);
 	}
 }
 
@@ -161,11 +127,11 @@ on_agent(struct job *j, const struct agent *a, int status)
 			  a->ended ? "" : "; starting it again");
 	else if (!a->ended)
 		log_warnx("raser-agentd ended with status %d; starting it again", a->status);
+	if (a->ended && a->status == 0)
+		j->why = WHY_DRAINED; /* whatever was meanwhile, nothing is left to come back for */
 	if (!a->ended || j->why != WHY_NOT)
 		return;
-	if (a->status == 0) {
-		j->why = WHY_DRAINED;
-	} else if (a->status == AGENTD_LATE) {
+	if (a->status == AGENTD_LATE) {
 		j->why = WHY_LATE;
 	} else {
 		log_warnx("agents cannot run on this node as raser.ini asks");
@@ -181,7 +147,7 @@ reap(struct job *j)
 	pid_t pid;
 
 	while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
-		if (slurm_reaped(&j->call, pid, status))
+		if (slurm_reaped(&j->comeback.call, pid, status))
 			continue;
 		const struct agent *a = crew_reaped(&j->crew, pid, status, now_ms());
 		if (a)
@@ -202,7 +168,7 @@ is_known(const void *arg, pid_t pid)
 {
 	const struct job *j = arg;
 
-	return pid == j->mounting.daemon || pid == j->call.pid || crew_has(&j->crew, pid);
+	return pid == j->mounting.daemon || pid == j->comeback.call.pid || crew_has(&j->crew, pid);
 }
 
 /* ---- brakes ---- */
@@ -212,11 +178,11 @@ write_use(struct job *j)
 {
 	int64_t now = now_ms();
 
-	if (!j->self.inside)
+	if (!j->comeback.self.inside)
 		return;
 	j->next_use = now + USE_MS;
-	int rc = brakes_use(j->target.run, j->self.job, j->self.restarts,
-			    (double)(now - j->began) / 1000 * j->self.share);
+	int rc = brakes_use(j->target.run, j->comeback.self.job, j->comeback.self.restarts,
+			    (double)(now - j->began) / 1000 * j->comeback.self.share);
 	if (rc)
 		log_warnx("%s/slurm/use: the time that this job uses cannot be written down: %s",
 			  j->target.run, strerror(-rc));
@@ -251,19 +217,34 @@ on_time(struct job *j)
 		give_back(j, WHY_BRAKE);
 }
 
+/* Does it come back? */
+static bool
+wants_requeue(const struct job *j)
+{
+	switch (j->why) {
+	case WHY_SIGNAL:
+	case WHY_LATE:
+		return comeback_wanted(&j->comeback, true);
+	case WHY_UNFIT:
+		return comeback_wanted(&j->comeback, j->comeback.self.restarts < UNFIT_REQUEUES);
+	default:
+		return false;
+	}
+}
+
 /* ---- the loop ---- */
 
 static void
 turn(struct job *j, int64_t wait)
 {
 	struct pollfd p[2] = { { .fd = j->signal_fd, .events = POLLIN },
-			       { .fd = j->call.pid ? j->call.fd : -1, .events = POLLIN } };
+			       { .fd = comeback_busy(&j->comeback) ? j->comeback.call.fd : -1,
+				 .events = POLLIN } };
 
 	poll(p, 2, wait < 0 ? 0 : (int)wait);
 	on_signals(j);
 	reap(j);
-	if (j->call.pid && slurm_turn(&j->call, now_ms()))
-		on_answer(j);
+	comeback_turn(&j->comeback);
 	if (j->mounted && j->why != WHY_LOST)
 		mounting_again(&j->mounting, &j->target, now_ms(), 0);
 	orphans_end(&j->orphans, is_known, j, now_ms());
@@ -280,9 +261,13 @@ work(struct job *j)
 		turn(j, wait < TURN_MS ? wait : TURN_MS);
 		on_time(j);
 	}
+	/* who leaves a broken node at once makes room there for the next job */
+	int64_t until = now_ms() + UNFIT_MS;
+	while (j->why == WHY_UNFIT && wants_requeue(j) && now_ms() < until)
+		turn(j, TURN_MS);
 	/* nothing of an agent outlives the job, and what scontrol says is waited for */
 	j->orphans.next = 0;
-	while (orphans_end(&j->orphans, is_known, j, now_ms()) || j->call.pid)
+	while (orphans_end(&j->orphans, is_known, j, now_ms()) || comeback_busy(&j->comeback))
 		turn(j, SOON_MS);
 }
 
@@ -352,73 +337,56 @@ mount_run(struct job *j)
 
 /* ---- leaving ---- */
 
-/* Does it come back? */
-static bool
-wants_requeue(const struct job *j)
+/* A cancel may come at any moment. */
+static void
+hear(struct job *j)
 {
-	if (!j->self.inside)
-		return false;
-	if (j->why == WHY_LATE)
-		return true;
-	if (j->why != WHY_SIGNAL)
-		return false;
-	return j->verdict == SLURM_REQUEUE || (j->warned && j->verdict == SLURM_UNKNOWN);
+	on_signals(j);
+	while (comeback_busy(&j->comeback))
+		turn(j, SOON_MS);
 }
 
-/* An exit status. */
-static int
+/* Ask for it, while it is wanted. False when a brake holds. */
+static bool
 requeue(struct job *j)
 {
-	char *const argv[] = { "scontrol", "requeue", j->self.id, NULL };
 	struct brakes b;
 	char why[200];
-	char text[400];
-	int rc = 1;
 
 	brakes_read(&b, j->target.run);
-	if (brakes_check(&b, &j->conf.limits, now_read().wall_s, j->self.restarts, why, sizeof(why))) {
+	if (brakes_check(&b, &j->conf.limits, now_read().wall_s, j->comeback.self.restarts, why,
+			 sizeof(why))) {
 		log_info("not requeued: %s", why);
-		return 0;
+		return false;
 	}
-	for (int i = 0; i < REQUEUE_TRIES && rc; i++) {
-		if (i)
-			poll(NULL, 0, START_FIRST_MS << i);
-		rc = slurm_run(argv, SLURM_LIMIT_MS, text, sizeof(text));
-		if (rc && strstr(text, "pending execution"))
-			rc = 0; /* somebody was faster */
-		if (rc)
-			log_warnx("scontrol requeue %s: %s", j->self.id,
-				  rc == -ETIMEDOUT ? "no answer" : text);
+	for (int i = 0; i < REQUEUE_TRIES && wants_requeue(j); i++) {
+		if (comeback_ask(&j->comeback) != COMEBACK_FAILED)
+			break;
+		poll(NULL, 0, START_FIRST_MS << i);
+		hear(j);
 	}
-	if (!rc)
-		log_info("requeued");
-	return EXIT_GIVEN_BACK;
+	return true;
 }
 
 static int
 leave(struct job *j)
 {
+	static const int statuses[] = { [WHY_SIGNAL] = EXIT_GIVEN_BACK, [WHY_LATE] = EXIT_GIVEN_BACK,
+					[WHY_LOST] = 1 };
+	bool free = true; /* no brake holds */
+
 	if (j->mounted)
 		mounting_end(&j->mounting);
+	j->mounted = false;
 	place_end(&j->place);
 	cgroup_sweep(memory_roots_system());
 	write_use(j);
-	on_signals(j); /* a cancel that has come this moment */
-	while (j->call.pid)
-		turn(j, SOON_MS);
+	hear(j);
 	if (wants_requeue(j))
-		return requeue(j);
-	switch (j->why) {
-	case WHY_DRAINED:
-	case WHY_BRAKE:
-		return 0;
-	case WHY_UNFIT:
+		free = requeue(j);
+	if (j->why == WHY_UNFIT)
 		return j->agent.status;
-	case WHY_SIGNAL:
-		return j->verdict == SLURM_NEVER ? 0 : EXIT_GIVEN_BACK;
-	default:
-		return 1;
-	}
+	return free && j->comeback.verdict != SLURM_NEVER ? statuses[j->why] : 0;
 }
 
 /* ---- the beginning ---- */
@@ -443,7 +411,7 @@ static void
 find_end(struct job *j)
 {
 	char why[200] = "";
-	int64_t left = j->self.inside ? slurm_time_left(&j->self, why, sizeof(why)) : -1;
+	int64_t left = j->comeback.self.inside ? slurm_time_left(&j->comeback.self, why, sizeof(why)) : -1;
 	int64_t out = j->conf.slurm.signal_before;
 
 	if (*why)
@@ -483,12 +451,21 @@ make_options(struct job *j)
 static int
 run_job(struct job *j)
 {
-	log_info("%s%s%s%s%s, restart %d: agent of tier %s on %s", j->self.inside ? "job " : "no job",
-		 j->self.job, *j->self.job ? " (" : "", j->self.id, *j->self.job ? ")" : "",
-		 j->self.restarts, j->agent.tier, j->self.node[0] ? j->self.node : "this machine");
+	const struct slurm_self *self = &j->comeback.self;
+	char day[32] = "";
+	time_t now = time(NULL);
+	struct tm tm;
+
+	if (localtime_r(&now, &tm)) /* what follows has but the time of day */
+		strftime(day, sizeof(day), "%Y-%m-%d", &tm);
+	if (self->inside)
+		log_info("%s: job %s (%s), restart %d: an agent of tier %s on %s", day, self->id, self->job,
+			 self->restarts, j->agent.tier, self->node);
+	else
+		log_info("%s: an agent of tier %s", day, j->agent.tier);
 	if (!check_brakes(j, true))
 		return 0;
-	if (!place_make(&j->place, j->target.run, j->conf.slurm.local, j->self.id, j->self.restarts))
+	if (!place_make(&j->place, j->target.run, j->conf.slurm.local, self->id, self->restarts))
 		return 1;
 	find_end(j);
 	crew_hand_on(&j->crew, "workspaces", j->place.local);
@@ -549,7 +526,7 @@ verb_job(int argc, char **argv)
 	int c;
 
 	j = (struct job){ .crew = { .agents = &j.agent, .log_fd = -1 }, .place.lock_fd = -1,
-			  .call.fd = -1, .began = now_ms() };
+			  .began = now_ms() };
 	while ((c = getopt_long(argc, argv, "-", options, &which)) != -1) {
 		if (c == 's' && !crew_hand_on(&j.crew, options[which].name, optarg))
 			return complain(EXIT_USAGE, "too many options for agents");
@@ -573,6 +550,6 @@ verb_job(int argc, char **argv)
 	if (status)
 		return status;
 	crew_add(&j.crew, tier);
-	slurm_self(&j.self);
+	comeback_init(&j.comeback);
 	return run_job(&j);
 }

@@ -17,7 +17,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { REASON = 64 };
+enum { REASON = 64, RANGES_SHOWN = 12 };
 
 /* What can be said of an array task. */
 enum kind { GONE, LIVE, SILENT, WAITS, HELD, STOPPED, ENDS, KINDS };
@@ -209,11 +209,12 @@ stamp(int64_t at, char out[32])
 	return out;
 }
 
-/* "1-3,5" */
+/* "1-3,5"; many of them are for squeue to tell */
 static void
 print_tasks(const struct member *one, enum kind kind, FILE *out)
 {
 	const char *comma = "";
+	int ranges = 0;
 
 	for (long k = 1; k <= one->n; k++) {
 		long from = k;
@@ -222,6 +223,10 @@ print_tasks(const struct member *one, enum kind kind, FILE *out)
 			continue;
 		while (k < one->n && one->kinds[k + 1] == kind)
 			k++;
+		if (ranges++ == RANGES_SHOWN) {
+			fputs(",...", out);
+			return;
+		}
 		fprintf(out, from == k ? "%s%ld" : "%s%ld-%ld", comma, from, k);
 		comma = ",";
 	}

@@ -72,7 +72,7 @@ slurm_self(struct slurm_self *s);
 int64_t
 slurm_seconds(const char *text);
 
-/* What is left of this job's time, in seconds: one call of squeue. -1: no limit, or not known, with
+/* What is left of this job's time, in seconds: one call of squeue, unless the environment tells. -1: no limit, or not known, with
  * the reason in why, or an empty text. */
 int64_t
 slurm_time_left(const struct slurm_self *s, char *why, size_t size);

@@ -74,6 +74,8 @@ struct conf {
 	/* where raser.ini asked for more than the site allows and got that, for people:
 	 * "[limits] end, [agent] network"; empty = nowhere */
 	char clamped[256];
+	char site_sandbox[16]; /* what the site insists on, "" = nothing */
+	bool site_no_network;
 };
 
 /* The beat of a daemon: a sixth of steal_after (DESIGN 3). */
@@ -105,6 +107,13 @@ conf_load(struct conf *conf, const char *run, struct err *err);
 /* The tier's place in the file, or -1. */
 int
 conf_tier(const struct conf *conf, const char *name);
+
+/* What an option asks for that counts more than raser.ini, held to the site like that: what is asked
+ * for, or the site's. */
+const char *
+conf_sandbox(const struct conf *conf, const char *asked);
+bool
+conf_network(const struct conf *conf, bool asked);
 
 /* The lowest tier at or above level that may take a task with so many failures. The last tier of
  * the ladder takes everything; a tier off the ladder keeps its tasks. */

@@ -103,10 +103,35 @@ note(struct conf *conf, const char *section, const char *key)
 	snprintf(conf->clamped + n, sizeof(conf->clamped) - n, "%s[%s] %s", n ? ", " : "", section, key);
 }
 
+const char *
+conf_sandbox(const struct conf *conf, const char *asked)
+{
+	return strictness(asked) < strictness(conf->site_sandbox) ? conf->site_sandbox : asked;
+}
+
+bool
+conf_network(const struct conf *conf, bool asked)
+{
+	return asked && !conf->site_no_network;
+}
+
+/* The site has set that field of the agents' section. */
+static bool
+sets_agent(const struct layer *site, const char *name)
+{
+	int s = section_find("agent");
+
+	return site->set[s] & 1ULL << key_find(conf_sections[s].keys, name);
+}
+
 void
 site_hold(struct conf *conf, const struct layer *site)
 {
 	struct conf defaults = { 0 };
+
+	if (sets_agent(site, "sandbox"))
+		snprintf(conf->site_sandbox, sizeof(conf->site_sandbox), "%s", site->conf->agent.sandbox);
+	conf->site_no_network = sets_agent(site, "network") && !site->conf->agent.network;
 
 	for (int s = 0; s < SECTIONS; s++)
 		for (int k = 0; conf_sections[s].keys[k].name; k++) {

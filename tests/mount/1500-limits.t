@@ -114,7 +114,7 @@ wait "$!"
 
 is "$("$top/raser" export "$RUN" | jq -r .task | sort | tr '\n' ' ')" "endless quick shown " "raser export: every attempt"
 is "$("$top/raser" export "$RUN" --steps | jq -r '[.task, .step, .kind] | join(" ")')" "shown 1 model" "raser export --steps: those of accepted ones"
-nok "an unknown option" "$top/raser" export "$RUN" --durations 2>/dev/null
+nok "an unknown option" "$top/raser" export "$RUN" --nonsense 2>/dev/null
 
 unmount m
 plan

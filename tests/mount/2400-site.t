@@ -25,6 +25,18 @@ is "$("$top/raser" status "$M" | grep '^raser.ini asks')" "$wanted" "raser statu
 unmount m
 is "$("$top/raser" status "$RUN" | grep '^raser.ini asks')" "$wanted" "without a mount, too"
 
+# options of raser-agentd are held like raser.ini
+if command -v bwrap >/dev/null; then
+	echo 'sandbox = bwrap' | sed -i '/^network/r /dev/stdin' "$RASER_SITE_INI"
+	got=$("$top/raser-agentd" --direct --check --tier low --sandbox none --network "$RUN" -- true 2>&1)
+	like "$got" "site.ini asks for sandbox bwrap; none does not count" "--sandbox none is not enough"
+	like "$got" "site.ini lets no agent use the network" "--network is too much"
+	like "$got" "in the sandbox bwrap.*, without network" "agents run as the site wants it"
+	sed -i '/^sandbox/d' "$RASER_SITE_INI"
+else
+	skip 3 "no bwrap"
+fi
+
 sed -i 's/^network.*/network = perhaps/' "$RASER_SITE_INI"
 mkdir -p "$scratch/n"
 got=$("$top/raserfs" -f "$RUN" "$scratch/n" 2>&1)

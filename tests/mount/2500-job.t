@@ -122,7 +122,8 @@ if [ -u "$(command -v fusermount3)" ] || [ "$(id -u)" = 0 ]; then
 	ok "--mount visible" wait_until 20 grep -q " $S/local/raser-job.*/mnt " /proc/self/mountinfo
 	wait_until 20 works
 	pid=$(raserfs)
-	kill_all "$job" "$pid" "$(pgrep -P "$pid")"
+	kill -STOP "$pid" # it would take the mount away
+	kill_all "$(pgrep -P "$pid")" "$pid" "$job"
 	wait "$job" 2>/dev/null
 	left=$(find "$S/local" -maxdepth 1 -name 'raser-job.*')
 	ok "everything is killed: a dead mount is left" grep -q " $left/mnt " /proc/self/mountinfo
@@ -233,13 +234,26 @@ at_work babbles
 kill -TERM "$job"
 ended 99 "scontrol babbles: the task is given back"
 is "$(calls)" "$look$left" "and nothing more is asked"
-echo '[ "$1" != requeue ] || { echo "Requested operation is presently disabled for job 15" >&2; exit 1; }' >"$S/fail-scontrol"
+refuses() { echo '[ "$1" != requeue ] || { echo '"'$1'"' >&2; exit 1; }' >"$S/fail-scontrol"; }
+refuses "Unable to contact slurm controller (connect failure)"
+at_work away
+kill -USR1 "$job"
+ended 99 "a requeue that fails"
+is "$(calls)" "$again$again$again$left" "is tried three times"
+like "$(cat "$S/away.log")" "Unable to contact slurm controller" "and told"
+shows COMPLETING None 0
+at_work cancel-late
+kill -USR1 "$job"
+ok "a requeue that fails" wait_until 20 says cancel-late "Unable to contact"
+kill -TERM "$job"
+ended 0 "... and then a cancel"
+is "$(calls)" "$look$again$left" "... is not tried again"
+refuses "Requested operation is presently disabled for job 15"
 at_work refused
 kill -USR1 "$job"
-ended 99 "a requeue that is refused"
-is "$(calls)" "$again$again$again$left" "is tried three times"
-like "$(cat "$S/refused.log")" "presently disabled" "and told"
-echo '[ "$1" != requeue ] || { echo "Job is pending execution for job 15" >&2; exit 1; }' >"$S/fail-scontrol"
+ended 99 "a requeue that is not allowed"
+is "$(calls)" "$again$left" "is tried once"
+refuses "Job is pending execution for job 15"
 at_work pending
 kill -USR1 "$job"
 ended 99 "a job that waits already"
@@ -261,6 +275,21 @@ for mount in auto none; do
 	is "$(state pending)" 1 "... and nothing else"
 	rm "$S/fail-squeue"
 done
+
+# ---- a node that cannot run agents ----
+
+unfit=(--tier low --sandbox apptainer --image /nonexistent -- true)
+start unfit "${slurm[@]}" SLURM_RESTART_COUNT=3 -- "${unfit[@]}"
+ended 3 "agents cannot run on this node, after three requeues"
+is "$(calls)" "$left" "no more"
+like "$(cat "$S/unfit.log")" "agents cannot run on this node" "which it says"
+start unfit "${slurm[@]}" -- "${unfit[@]}"
+wait_until 20 says unfit "agents cannot run on this node"
+ok "before that it stays a while, so that the next job does not run into it" alive "$job"
+shows RUNNING None 0
+kill -TERM "$job"
+ended 99 "... but leaves at a signal"
+is "$(calls)" "$look$again$left" "... to be tried elsewhere"
 
 # ---- brakes ----
 

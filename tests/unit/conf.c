@@ -239,6 +239,9 @@ site_tightens(void)
 		   c.limits.node_hours == 100 && c.limits.end == at(2027, 3, 31, 0, 0, 0),
 	   "and gets what the site allows");
 	ok(!strcmp(c.clamped, all), "which is told: %s", c.clamped);
+	ok(!strcmp(conf_sandbox(&c, "none"), "bwrap") && !strcmp(conf_sandbox(&c, "auto"), "bwrap") &&
+		   !strcmp(conf_sandbox(&c, "gvisor"), "gvisor") && !conf_network(&c, true),
+	   "options are held like raser.ini");
 	ok(!conf_parse(&c, "[agent]\ntime_limit = 60\nsandbox = gvisor\n"
 			   "[limits]\nmax_requeues = 0\nnode_hours = 1\nend = 2027-03-30\n" TIER_A, &e) &&
 		   c.agent.time_limit_ms == 60000 && !strcmp(c.agent.sandbox, "gvisor") &&
@@ -280,6 +283,8 @@ site_errors(void)
 	   "one that was named must be there: %s", e.text);
 	setenv("RASER_SITE_INI", "", 1);
 	ok(!conf_parse(&c, TIER_A, &e) && c.limits.node_hours == 0, "none was named");
+	ok(!strcmp(conf_sandbox(&c, "none"), "none") && conf_network(&c, true) && !conf_network(&c, false),
+	   "then options say what counts");
 }
 
 int

@@ -200,6 +200,12 @@ commands(void)
 	stand_in("squeue", "echo 'slurm_load_jobs error: Unable to contact slurm controller' >&2; exit 1");
 	ok(slurm_time_left(&self, why, sizeof(why)) == -1 && strstr(why, "Unable to contact"),
 	   "not known, and why");
+	char end[32];
+	snprintf(end, sizeof(end), "%lld", (long long)now_read().wall_s + 1000);
+	setenv("SLURM_JOB_END_TIME", end, 1);
+	int64_t told = slurm_time_left(&self, why, sizeof(why));
+	ok(told > 990 && told <= 1000, "a Slurm that tells the end in the environment is not asked");
+	unsetenv("SLURM_JOB_END_TIME");
 	stand_in("squeue", "head -c 300 /dev/zero");
 	ok(slurm_time_left(&self, why, sizeof(why)) == -1 && *why, "nonsense is not known");
 }
