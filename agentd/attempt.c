@@ -25,7 +25,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { UNLOCKED_S = 60 /* longer than anybody needs from mkdtemp() to its lock */ };
+enum {
+	UNLOCKED_S = 60, /* longer than anybody needs from mkdtemp() to its lock */
+	SCRATCH_TRIES = 8,
+};
 
 static const char alive_suffix[] = ".alive";
 
@@ -71,36 +74,59 @@ make_dir(const char *path, mode_t mode)
 	return mkdir(path, mode) < 0 && errno != EEXIST ? -errno : 0;
 }
 
-/* Whoever finds the lock free knows that nobody needs the folder any more. */
+/* Whoever finds the lock free knows that nobody needs the folder any more. -EAGAIN: somebody found it
+ * so before it was taken, and removes the folder. */
 static int
 lock_scratch(struct attempt *a)
 {
 	char path[PATH_MAX + 32];
+	struct stat held;
+	struct stat there;
 
 	snprintf(path, sizeof(path), "%s/lock", a->scratch);
 	a->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-	if (a->lock_fd < 0 || flock(a->lock_fd, LOCK_EX | LOCK_NB) < 0)
+	if (a->lock_fd < 0)
+		return errno == ENOENT ? -EAGAIN : -errno;
+	if (flock(a->lock_fd, LOCK_EX | LOCK_NB) < 0)
+		return errno == EWOULDBLOCK ? -EAGAIN : -errno;
+	if (fstat(a->lock_fd, &held) < 0)
 		return -errno;
-	return 0;
+	return stat(path, &there) < 0 || there.st_ino != held.st_ino ? -EAGAIN : 0;
+}
+
+/* Make the scratch folder, and hold its lock. */
+static int
+make_scratch(struct attempt *a, const char *local)
+{
+	char prefix[64];
+	int rc = -EAGAIN;
+
+	scratch_prefix(prefix);
+	for (int tries = 0; rc == -EAGAIN && tries < SCRATCH_TRIES; tries++) {
+		if (a->lock_fd >= 0)
+			close(a->lock_fd);
+		a->lock_fd = -1;
+		snprintf(a->scratch, sizeof(a->scratch), "%.3000s/%sXXXXXX", local, prefix);
+		if (!mkdtemp(a->scratch)) {
+			rc = -errno;
+			log_warn("%s: no workspace can be made there", local);
+			a->scratch[0] = '\0';
+			return rc;
+		}
+		rc = lock_scratch(a);
+	}
+	return rc;
 }
 
 int
 attempt_begin(struct attempt *a, const struct run_info *run, const struct lease_claim *c,
 	      const char *local)
 {
-	char prefix[64];
-
 	*a = (struct attempt){ .log_fd = -1, .lock_fd = -1, .started = wall_now(),
 			       .started_ms = now_read().boot_ms };
-	scratch_prefix(prefix);
-	snprintf(a->scratch, sizeof(a->scratch), "%.3000s/%sXXXXXX", local, prefix);
-	if (!mkdtemp(a->scratch)) {
-		int rc = -errno;
-
-		log_warn("%s: no workspace can be made there", local);
-		a->scratch[0] = '\0';
+	int rc = make_scratch(a, local);
+	if (!a->scratch[0])
 		return rc;
-	}
 	snprintf(a->state, sizeof(a->state), "%s/state", a->scratch);
 	snprintf(a->work, sizeof(a->work), "%s/state/work", a->scratch);
 	snprintf(a->home, sizeof(a->home), "%s/state/home", a->scratch);
@@ -111,7 +137,6 @@ attempt_begin(struct attempt *a, const struct run_info *run, const struct lease_
 	snprintf(a->out, sizeof(a->out), "%s/out", a->results);
 	snprintf(a->log, sizeof(a->log), "%s/output.log", a->results);
 	snprintf(a->store, sizeof(a->store), "%s/checkpoints/%s", run->run, c->name);
-	int rc = lock_scratch(a);
 	if (!rc)
 		rc = make_dir(a->state, 0700);
 	if (!rc)

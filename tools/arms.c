@@ -416,7 +416,7 @@ arm_run(struct arm *a)
 	struct harm harm;
 	int status = arm_start(a);
 
-	harm_begin(&harm, a, 0);
+	harm_begin(&harm, a);
 	while (!status) {
 		int64_t now = now_read().boot_ms;
 

@@ -41,6 +41,7 @@ struct contest {
 struct arm {
 	const struct contest *c;
 	enum arm_kind kind;
+	int repetition; /* from 1 */
 	char dir[PATH_MAX + 64];
 	char log[PATH_MAX + 80]; /* what its programs say */
 	const char *durations;	 /* a table, NULL: nothing is expected */
@@ -91,13 +92,14 @@ struct harm {
 	struct arm *arm;
 	int64_t began; /* boot ms of the first attempt that was seen; 0: none yet */
 	int done;      /* preemptions so far */
+	int64_t next;  /* not before, boot ms */
 	bool crashed;
 	pid_t crash;   /* the command that does it */
 	uint64_t rng;
 };
 
 void
-harm_begin(struct harm *h, struct arm *a, unsigned repetition);
+harm_begin(struct harm *h, struct arm *a);
 /* Do what is due. */
 void
 harm_turn(struct harm *h, int64_t now_ms);

@@ -50,7 +50,7 @@ fill(struct durations *d, const struct trace *t)
 
 	for (size_t i = 0; i < t->n; i++)
 		total += t->runs[i].n;
-	d->all = calloc(total, sizeof(*d->all));
+	d->all = calloc(total ? total : 1, sizeof(*d->all));
 	if (!d->all)
 		return false;
 	for (size_t i = 0; i < t->n; i++)
@@ -105,7 +105,7 @@ int64_t
 durations_expected(void *arg, const char *name)
 {
 	const struct durations *d = arg;
-	struct entry key;
+	struct entry key = { .order = 0 };
 
 	snprintf(key.name, sizeof(key.name), "%s", name);
 	const struct entry *e = bsearch(&key, d->all, d->n, sizeof(*d->all), by_name);

@@ -18,14 +18,17 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+enum { AGAIN_MS = 1000 };
+
 static const double crash_at = 0.4; /* of the time */
 
 void
-harm_begin(struct harm *h, struct arm *a, unsigned repetition)
+harm_begin(struct harm *h, struct arm *a)
 {
 	/* every arm of a repetition has the same draws */
 	*h = (struct harm){ .arm = a,
-			    .rng = (uint64_t)a->c->o->seed * 1000003U + repetition * 7919U + 88172645U };
+			    .rng = (uint64_t)a->c->o->seed * 1000003U +
+				   (uint64_t)a->repetition * 7919U + 88172645U };
 }
 
 static uint64_t
@@ -91,27 +94,25 @@ is_ours(const struct arm *a, long pid)
 
 /*
  * As Slurm preempts: the plain array is requeued. raser job, which decides itself, gets the bare
- * signal; what follows is its to do. Without Slurm both get SIGTERM.
+ * signal; what follows is its to do. Without Slurm both get SIGTERM. False when that was not to be: a
+ * record may be of a node that is down, its job waiting to be started again.
  */
-static void
+static bool
 preempt(const struct arm *a, const struct past *p)
 {
 	char text[1024];
-	char job[64];
 	int rc = 0;
+	/* ARRAY_TASK: the number of an array's last job would be the whole array */
+	char *const signal_it[] = { "scancel", "--batch", "--signal=TERM", p->agent, NULL };
+	char *const requeue[] = { "scontrol", "requeue", p->agent, NULL };
 
-	snprintf(job, sizeof(job), "%ld", p->job);
-	char *const signal_it[] = { "scancel", "--batch", "--signal=TERM", job, NULL };
-	char *const requeue[] = { "scontrol", "requeue", job, NULL };
-
+	bool ours = !a->c->o->local || is_ours(a, p->pid);
 	if (!a->c->o->local)
 		rc = slurm_run(a->kind == ARM_BLOCKS ? requeue : signal_it, SLURM_LIMIT_MS, text,
 			       sizeof(text));
-	else if (is_ours(a, p->pid))
+	else if (ours)
 		rc = kill((pid_t)p->pid, SIGTERM) < 0 ? -errno : 0;
-	if (rc)
-		log_warnx("%s@%u: it cannot be preempted: %s", p->task, p->attempt,
-			  rc < 0 ? strerror(-rc) : text);
+	return ours && !rc;
 }
 
 /* RASER_NODE and RASER_PID say where one that is at work is. */
@@ -145,7 +146,7 @@ harm_turn(struct harm *h, int64_t now_ms)
 	if (!o->faults && !o->crash)
 		return;
 	double elapsed = h->began ? (double)(now_ms - h->began) / 1000 : 0;
-	bool preempts = o->faults > h->done &&
+	bool preempts = o->faults > h->done && now_ms >= h->next &&
 			elapsed >= o->seconds * ((double)h->done + 0.5) / (double)o->faults;
 	bool crashes = o->crash && !h->crashed && elapsed >= o->seconds * crash_at;
 
@@ -159,9 +160,10 @@ harm_turn(struct harm *h, int64_t now_ms)
 	if (p && crashes) {
 		h->crash = start_crash(h->arm, p);
 		h->crashed = true;
-	} else if (p) {
-		preempt(h->arm, p);
+	} else if (p && preempt(h->arm, p)) {
 		h->done++;
+	} else if (preempts) {
+		h->next = now_ms + AGAIN_MS;
 	}
 	past_free(&list);
 }

@@ -11,6 +11,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 static double
 real(const json_t *o, const char *key)
@@ -90,9 +91,28 @@ past_clear(struct past *p)
 }
 
 struct collecting {
+	const char *run;
 	struct past_list *list;
 	bool no_memory;
 };
+
+/* An agent that works writes, or whoever watches it. */
+static double
+last_sign(const char *run, const struct past *p)
+{
+	static const char *const signs[] = { "output.log", "trajectory.jsonl", "alive" };
+	char path[PATH_MAX + 300];
+	struct stat st;
+	double last = NAN;
+
+	for (size_t i = 0; i < sizeof(signs) / sizeof(signs[0]); i++) {
+		snprintf(path, sizeof(path), "%s/results/%s@%u.%s/%s", run, p->task, p->attempt, p->owner,
+			 signs[i]);
+		if (stat(path, &st) == 0)
+			last = fmax(last, (double)st.st_mtim.tv_sec + (double)st.st_mtim.tv_nsec / 1e9);
+	}
+	return last;
+}
 
 static void
 on_record(void *arg, json_t *record)
@@ -134,6 +154,7 @@ on_record(void *arg, json_t *record)
 		past_clear(&p);
 		return;
 	}
+	p.alive = p.end == PAST_RUNNING ? last_sign(c->run, &p) : NAN;
 	l->all[l->n++] = p;
 }
 
@@ -154,7 +175,7 @@ by_attempt(const void *a, const void *b)
 int
 past_read(const char *run, struct past_list *list)
 {
-	struct collecting c = { .list = list };
+	struct collecting c = { .run = run, .list = list };
 
 	*list = (struct past_list){ 0 };
 	int status = evidence_read(run, false, on_record, &c);
@@ -175,6 +196,36 @@ same_task(const struct past_list *l, size_t a, size_t b)
 	return a < l->n && b < l->n && !strcmp(l->all[a].task, l->all[b].task);
 }
 
+/* When the agent of an attempt, or another for its task, began with the next one; NAN: never. */
+static double
+next_start(const struct past_list *l, size_t i)
+{
+	const struct past *p = &l->all[i];
+	double next = NAN;
+
+	for (size_t k = 0; k < l->n; k++)
+		if (l->all[k].started > p->started &&
+		    (!strcmp(l->all[k].agent, p->agent) || (same_task(l, i, k) && k > i)))
+			next = fmin(next, l->all[k].started);
+	return next;
+}
+
+/* When an attempt ended whose end nobody wrote. */
+static double
+guess_end(const struct past_list *l, size_t i, double last)
+{
+	const struct past *p = &l->all[i];
+	const struct past *next = same_task(l, i, i + 1) ? p + 1 : NULL;
+	double limit = next_start(l, i);
+	double end = p->alive;
+
+	if (next && next->lost >= 0)
+		end = next->lost + (next->resumed ? fmax(p->started, next->taken) : p->started);
+	else if (isnan(limit))
+		end = last; /* it may still run */
+	return fmin(isnan(end) ? limit : end, limit);
+}
+
 void
 past_complete(struct past_list *l)
 {
@@ -186,14 +237,11 @@ past_complete(struct past_list *l)
 	}
 	for (size_t i = 0; i < l->n; i++) {
 		struct past *p = &l->all[i];
-		const struct past *next = same_task(l, i, i + 1) ? p + 1 : NULL;
 		const struct past *before = i && same_task(l, i - 1, i) ? p - 1 : NULL;
 
 		p->guessed = isnan(p->ended);
-		if (p->guessed && next && next->lost >= 0)
-			p->ended = next->lost + (next->resumed ? fmax(p->started, next->taken) : p->started);
-		else if (p->guessed)
-			p->ended = next ? next->started : last;
+		if (p->guessed)
+			p->ended = guess_end(l, i, last);
 		p->ended = fmax(p->ended, p->started);
 		if (isnan(p->lost) && before && !p->resumed)
 			p->lost = before->ended - before->started;

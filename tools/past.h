@@ -32,6 +32,7 @@ struct past {
 	unsigned from;	    /* the attempt and owner whose checkpoint it began with */
 	char from_owner[16];
 	double started, ended;
+	double alive;	    /* of one without an end: its last sign of life, by the file system's clock */
 	double taken;	    /* the moment that this checkpoint shows */
 	double restoring;   /* how long that took */
 	double lost;	    /* work that had to be done again because of the attempt before */
@@ -47,9 +48,9 @@ struct past_list {
 int
 past_read(const char *run, struct past_list *list);
 /*
- * Fill in what nobody wrote: when an attempt ended, from what its successor says of it (its last sign
- * of life, else when that one began; the last one of a task at the last moment that is known of the
- * run), and what was lost with one of which nothing was kept: all of it. Then no end is NAN.
+ * Fill in what nobody wrote: when an attempt ended, by its last sign of life as its successor tells it
+ * or its folder shows it, else when the next attempt of its task or of its agent began, else at the last
+ * moment that is known of the run; and what was lost with one of which nothing was kept: all of it. Then no end is NAN.
  */
 void
 past_complete(struct past_list *list);

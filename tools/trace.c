@@ -321,7 +321,8 @@ trace_find(const struct trace_run *run, const char *id)
 	const struct trace_task key = { .id = (char *)(uintptr_t)id };
 	const struct trace_task *p = &key;
 	const struct trace_task *const *found =
-		bsearch(&p, (const void *)(uintptr_t)run->by_id, run->nids, sizeof(p), by_id);
+		bsearch(&p, (const void *)(uintptr_t)run->by_id, run->nids,
+			sizeof(const struct trace_task *), by_id);
 
 	return found ? *found : NULL;
 }

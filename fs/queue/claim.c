@@ -156,8 +156,19 @@ queue_claim(struct queue *q, int64_t serial, unsigned attempt, int tier,
 	return rc == 1 ? 0 : rc == 0 ? -EBUSY : rc;
 }
 
+/* Somebody has said how long the best task takes. Then the order is worth more than a race that is
+ * lost now and then: such tasks are long, so claims are rare. */
+static bool
+is_timed(struct queue *q, const struct picks *p)
+{
+	struct task t;
+
+	return p->n && !index_get(q->index, p->serials[0], &t) && t.expected > 0;
+}
+
 /* Fetch candidates. Alone, from the best one on. Among others, from a random place on: daemons
- * that begin apart stay apart, since each goes on where it is until it loses a race. */
+ * that begin apart stay apart, since each goes on where it is until it loses a race. Of tasks with a
+ * known duration from the best one on as well, and apart only as far as races were lost. */
 static void
 fetch_picks(struct queue *q, int tier)
 {
@@ -165,11 +176,10 @@ fetch_picks(struct queue *q, int tier)
 	int least = WINDOW_MIN > 2 * q->living_agents ? WINDOW_MIN : 2 * q->living_agents;
 	uint32_t r = 0;
 
-	if (!q->living)
+	if (!q->living || !p->window)
 		p->window = 1;
-	else if (p->window < least)
-		p->window = least;
-	int max = p->window > FETCH_MIN ? p->window : FETCH_MIN;
+	int wide = p->window > least ? p->window : least;
+	int max = wide > FETCH_MIN ? wide : FETCH_MIN;
 	int64_t *grown = realloc(p->serials, (size_t)max * sizeof(*grown));
 	p->n = p->at = 0;
 	p->epoch = q->pending_epoch;
@@ -179,6 +189,11 @@ fetch_picks(struct queue *q, int tier)
 	uint32_t levels = conf_levels(&q->conf, tier);
 	uint32_t first = q->conf.tiers[tier].elevated_first ? levels & ~(1U << conf_first(&q->conf)) : 0;
 	p->n = index_pick(q->index, levels, first, grown, max);
+	p->timed = is_timed(q, p);
+	if (p->timed)
+		least = 1;
+	else if (q->living)
+		p->window = wide;
 	if (p->window > 1 && p->n > 1 && getrandom(&r, sizeof(r), 0) == sizeof(r))
 		p->at = (int)(r % (uint32_t)(p->n < p->window ? p->n : p->window));
 	p->window = p->window / 2 > least ? p->window / 2 : p->window;
@@ -224,6 +239,20 @@ lost_race(struct queue *q, int tier, int64_t serial, struct now now)
 		bay_merge(q, at.entry, at.bay, now);
 }
 
+/* By the next claim of a task that takes long others will have taken what came next. */
+static void
+won_race(struct queue *q, int tier)
+{
+	struct picks *p = &q->picks[tier];
+
+	pthread_mutex_lock(&q->lock);
+	if (p->timed) {
+		p->at = p->n = 0;
+		p->window = p->window / 4 > 1 ? p->window / 4 : 1;
+	}
+	pthread_mutex_unlock(&q->lock);
+}
+
 int
 queue_next(struct queue *q, int tier, const struct claimer *by, struct now now,
 	   struct grant *grant)
@@ -254,6 +283,8 @@ queue_next(struct queue *q, int tier, const struct claimer *by, struct now now,
 			queue_notify(q);
 			pthread_mutex_unlock(&q->lock);
 		}
+		if (rc == 0)
+			won_race(q, tier);
 		if (rc == -EBUSY)
 			lost_race(q, tier, t.serial, now);
 		else if (rc != -ENOENT)

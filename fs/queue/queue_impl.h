@@ -90,6 +90,7 @@ struct picks {
 	int64_t *serials;
 	int n, at;
 	int window; /* how far down the order this daemon spreads; grows with lost races */
+	bool timed; /* how long the best one takes is known */
 	uint64_t epoch;
 };
 

@@ -15,6 +15,7 @@ slurm_tests = \
 	tests/cluster/slurm/0200-launch.t \
 	tests/cluster/slurm/0300-signals.t \
 	tests/cluster/slurm/0310-ways.t \
+	tests/cluster/slurm/0600-makespan.t \
 	# end of slurm tests
 check_PROGRAMS += \
 	tests/cluster/agents \

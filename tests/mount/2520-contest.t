@@ -36,9 +36,8 @@ else
 	skip 1 "no python3"
 fi
 is "$(cut -f 1 one/1.durations | sort | xargs -d '\n')" 'a b%2F1 c d "q" \e e f' "what they took is kept"
-first=$("$raser" export one/1.longest | jq -rs 'sort_by(.started) | .[0].task')
-first3=$("$raser" export one/1.longest | jq -rs 'sort_by(.started) | .[:3] | map(.task) | sort | join(" ")')
-ok "longest: the longest is among the first" test "$first" = c -o "$first3" = "c e f"
+like " $("$raser" export one/1.longest | jq -rs 'sort_by(.started) | .[:3] | map(.task) | join(" ")') " " c " \
+	"longest: the longest is among the first, although it was submitted later"
 like "$("$raser" bench makespan --of one/1.static)" "tasks +6: 6 done, 0 not" "--of an arm, also of the static one"
 like "$("$raser" bench makespan --of one/1.queue)" "attempts +6: 6 done" "and of a queue"
 is "$(grep -E '^(steal_after|checkpoint_every)' one/1.queue/raser.ini | xargs)" "steal_after = 6 checkpoint_every = 8.18" \

@@ -429,6 +429,53 @@ look_around(struct queue **all)
 }
 
 /* After a crash the next attempt prefers another node that has agents for it. */
+/* Several daemons, and tasks whose durations are known: each claim is of one of the longest, although
+ * daemons keep apart from each other. */
+static void
+longest_among_many(void)
+{
+	enum { TASKS = 60, DAEMONS = 4, NEAR = 8 };
+	static char tasks[TASKS * 40];
+	struct queue *q[DAEMONS];
+	bool taken[TASKS] = { false };
+	int ranks = 0;
+	int worst = 0;
+	int first = -1;
+	int claims = 0;
+	char path[300];
+	struct grant g;
+	size_t len = 0;
+
+	for (int i = 0; i < TASKS; i++)
+		len += (size_t)snprintf(tasks + len, sizeof(tasks) - len,
+					"{\"id\":\"%d\",\"expected\":%d}\n", i, TASKS - i);
+	new_run(path, "longest", tasks);
+	for (int i = 0; i < DAEMONS; i++)
+		q[i] = join(path);
+	for (int i = 0; i < DAEMONS; i++)
+		queue_watch(q[i], now); /* they know of each other */
+	for (int i = 0; i < TASKS; i++) {
+		if (queue_take(q[i % DAEMONS], 0, &by, now, &g))
+			continue;
+		int which = (int)strtol(g.name, NULL, 10);
+		int rank = 0;
+
+		for (int k = 0; k < which; k++)
+			rank += !taken[k];
+		taken[which] = true;
+		first = claims ? first : which;
+		claims++;
+		ranks += rank;
+		worst = rank > worst ? rank : worst;
+	}
+	ok(claims == TASKS, "all %d are claimed", TASKS);
+	ok(first == 0, "the longest first");
+	ok(worst < NEAR && ranks < 3 * claims, "and then those that are longest, or nearly");
+	diag("ranks among the rest: %.2f on average, %d at most", (double)ranks / TASKS, worst);
+	for (int i = 0; i < DAEMONS; i++)
+		queue_close(q[i], now);
+}
+
 static void
 nodes(void)
 {
@@ -585,6 +632,7 @@ main(void)
 	pauses();
 	keeping();
 	two_daemons();
+	longest_among_many();
 	nodes();
 	beside();
 	return done_testing();

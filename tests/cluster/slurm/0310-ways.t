@@ -21,7 +21,8 @@ for how in private visible none; do
 	as_user scancel "${id[cancel-$how]}"
 	wait_until 60 at_work "killed-$how"
 done
-is "$(left_mounts | grep -c "^$scratch/local/raser-job")" 1 "one that is visible is there to be seen"
+one_visible() { [ "$(left_mounts | grep -c "^$scratch/local/raser-job")" = 1 ]; }
+ok "one that is visible is there to be seen" wait_until 10 one_visible # the cancelled one is on its way
 for how in private visible none; do
 	ok "$how: scancel: the task is pending again" wait_until 10 is_pending "cancel-$how"
 	# raserfs is told twice, by its supervisor as well, and leaves before its time; then it is mounted again
