@@ -102,8 +102,10 @@ on_signals(struct job *j)
 		bool first = j->why == WHY_NOT;
 
 		if (first)
-			log_info("SIG%s: the agent saves its work and gives its task back",
-				 sigabbrev_np((int)si.ssi_signo));
+			log_info("%s: the agent saves its work and gives its task back",
+				 si.ssi_signo == SIGTERM ? "SIGTERM" :
+				 si.ssi_signo == SIGUSR1 ? "SIGUSR1" :
+							   strsignal((int)si.ssi_signo));
 		give_back(j, WHY_SIGNAL);
 		comeback_signal(&j->comeback, (int)si.ssi_signo);
 	}
