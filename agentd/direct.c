@@ -263,6 +263,16 @@ write_status(const struct queue_access *a)
 	json_decref(all);
 }
 
+/* The run directory is not where it was. */
+static bool
+is_away(const struct direct *d)
+{
+	struct disk_state s;
+
+	queue_storage(d->q, &s);
+	return s.mood == DISK_AWAY;
+}
+
 static int
 direct_next(struct queue_access *a, struct lease_claim *c)
 {
@@ -270,6 +280,9 @@ direct_next(struct queue_access *a, struct lease_claim *c)
 	static struct call call; /* it holds a path */
 
 	hush(a->news_fd);
+	/* as a mount that is gone: it is waited for, and not for ever */
+	if (is_away(d))
+		return -ENOENT;
 	call = (struct call){ .ask = ASK_NEXT };
 	int rc = ask(a, &call);
 	if (rc)
@@ -382,7 +395,7 @@ direct_heard(struct queue_access *a)
 	hush(d->answer_fd);
 	d->attention = true;
 	uint64_t generation = queue_generation(d->q, d->tier);
-	if (generation != d->generation)
+	if (generation != d->generation || is_away(d))
 		ring(a->news_fd);
 	d->generation = generation;
 	pthread_mutex_lock(&d->lock);

@@ -8,6 +8,7 @@
 #include "contest.h"
 
 #include "appraise.h"
+#include "crew.h"
 #include "durations.h"
 #include "gantt.h"
 #include "mounting.h"
@@ -138,27 +139,26 @@ scale(struct contest *c)
 	return c->factor > 0 ? 0 : complain(1, "%s: its tasks take no time", c->table);
 }
 
-/* "low=5,medium=5,high=5": how many are they? */
+static bool
+add_agents(void *arg, const char *tier, long n)
+{
+	struct contest *c = arg;
+
+	(void)tier;
+	if (n > CONTEST_AGENTS_MAX || (c->nagents += (size_t)n) > CONTEST_AGENTS_MAX)
+		return complain(EXIT_USAGE, "--agents: %d in all at most", CONTEST_AGENTS_MAX) == 0;
+	return true;
+}
+
+/* How many agents are there? */
 static int
 count_agents(struct contest *c)
 {
-	long n = 0;
-
 	c->agents = c->o->agents ? c->o->agents : "low=5,medium=5,high=5";
-	for (const char *at = c->agents; at; at = strchr(at, ',')) {
-		at += *at == ',';
-		const char *eq = strchr(at, '=');
-		char number[16] = "";
-
-		if (eq)
-			snprintf(number, sizeof(number), "%.*s", (int)strcspn(eq + 1, ","), eq + 1);
-		long some = bench_count(number, CONTEST_AGENTS_MAX);
-		if (!some || (n += some) > CONTEST_AGENTS_MAX)
-			return complain(EXIT_USAGE, "--agents %s: write TIER=NUMBER,..., %d in all at most",
-					c->agents, CONTEST_AGENTS_MAX);
-	}
-	c->nagents = (size_t)n;
-	return 0;
+	c->nagents = 0;
+	if (!crew_parse(c->agents, add_agents, c))
+		return EXIT_USAGE;
+	return c->nagents ? 0 : complain(EXIT_USAGE, "--agents asks for none");
 }
 
 /* The directory, with a raser.ini that all runs get. */

@@ -23,6 +23,29 @@ enum {
 };
 
 bool
+crew_parse(const char *text, crew_tier_fn *fn, void *arg)
+{
+	char copy[1024];
+	char *save = NULL;
+
+	if (strlen(text) >= sizeof(copy))
+		return complain(EXIT_USAGE, "--agents is too long") == 0;
+	snprintf(copy, sizeof(copy), "%s", text);
+	for (char *w = strtok_r(copy, ",", &save); w; w = strtok_r(NULL, ",", &save)) {
+		char *eq = strchr(w, '=');
+		char *end = NULL;
+		long n = eq ? strtol(eq + 1, &end, 10) : 0;
+
+		if (!eq || end == eq + 1 || *end || n < 0 || eq - w >= TIER_NAME || eq == w)
+			return complain(EXIT_USAGE, "--agents %s: write TIER=NUMBER,...", text) == 0;
+		*eq = '\0';
+		if (!fn(arg, w, n))
+			return false;
+	}
+	return true;
+}
+
+bool
 crew_hand_on(struct crew *c, const char *name, const char *value)
 {
 	static char words[CREW_OPTIONS_MAX][32];

@@ -1,6 +1,7 @@
 /*
  * crew.h - a number of raser-agentd's on one mount, or on a run directory itself: started, and
- * started again after a growing pause. run.c and job.c only.
+ * started again after a growing pause. run.c, job.c and
+ * launch.c; crew_parse() is for whoever takes --agents.
  */
 #ifndef RASER_CREW_H
 #define RASER_CREW_H
@@ -57,6 +58,13 @@ struct crew {
 	{ "pass", required_argument, NULL, 's' }, \
 	{ "network", no_argument, NULL, 's' }
 /* clang-format on */
+
+/* What is asked of a tier. False after a message. */
+typedef bool
+crew_tier_fn(void *arg, const char *tier, long n);
+/* Read "low=5,medium=2", the argument of --agents: fn for each tier in turn. False after a message. */
+bool
+crew_parse(const char *text, crew_tier_fn *fn, void *arg);
 
 /* Hand an option on; value: kept by reference, NULL = it has none. False when there are too many. */
 bool

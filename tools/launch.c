@@ -30,37 +30,22 @@ extern char **environ;
 
 /* ---- what is asked for ---- */
 
-/* "low=5,medium=2". False after a message. */
 static bool
-parse_lanes(struct launch *l, const char *text)
+add_lane(void *arg, const char *name, long n)
 {
-	char copy[1024];
-	char *save = NULL;
+	struct launch *l = arg;
+	int tier = conf_tier(&l->conf, name);
 
-	if (strlen(text) >= sizeof(copy))
-		return complain(EXIT_USAGE, "--agents is too long") == 0;
-	snprintf(copy, sizeof(copy), "%s", text);
-	for (char *w = strtok_r(copy, ",", &save); w; w = strtok_r(NULL, ",", &save)) {
-		char *eq = strchr(w, '=');
-		char *end = NULL;
-		long n = eq ? strtol(eq + 1, &end, 10) : 0;
-
-		if (!eq || end == eq + 1 || *end || n < 0 || eq == w)
-			return complain(EXIT_USAGE, "--agents %s: write TIER=NUMBER,...", text) == 0;
-		if (n > AGENTS_MAX)
-			return complain(EXIT_USAGE, "--agents %s: %d of a tier at most", text,
-					AGENTS_MAX) == 0;
-		*eq = '\0';
-		int tier = conf_tier(&l->conf, w);
-		if (tier < 0)
-			return complain(EXIT_USAGE, "raser.ini has no tier %s", w) == 0;
-		for (int i = 0; i < l->nlanes; i++)
-			if (l->lanes[i].tier == &l->conf.tiers[tier])
-				return complain(EXIT_USAGE, "--agents names tier %s twice", w) == 0;
-		if (n)
-			l->lanes[l->nlanes++] = (struct lane){ &l->conf.tiers[tier], n };
-	}
-	return l->nlanes || complain(EXIT_USAGE, "--agents asks for none") == 0;
+	if (n > AGENTS_MAX)
+		return complain(EXIT_USAGE, "--agents: %d of a tier at most", AGENTS_MAX) == 0;
+	if (tier < 0)
+		return complain(EXIT_USAGE, "raser.ini has no tier %s", name) == 0;
+	for (int i = 0; i < l->nlanes; i++)
+		if (l->lanes[i].tier == &l->conf.tiers[tier])
+			return complain(EXIT_USAGE, "--agents names tier %s twice", name) == 0;
+	if (n)
+		l->lanes[l->nlanes++] = (struct lane){ &l->conf.tiers[tier], n };
+	return true;
 }
 
 /* The command for agents, its program by its absolute path: a job begins elsewhere. */
@@ -360,10 +345,12 @@ launch(struct launch *l, const char *agents, const char *command, const char *th
 
 	if (conf_load(&l->conf, l->target.run, &err))
 		return complain(1, "%s", err.text);
-	if (!parse_lanes(l, agents) || (command && !parse_command(l, command)) ||
+	if (!crew_parse(agents, add_lane, l) || (command && !parse_command(l, command)) ||
 	    (then && !parse_then(l, then)) || !launch_check_options(l) ||
 	    !launch_check_time(l))
 		return EXIT_USAGE;
+	if (!l->nlanes)
+		return complain(EXIT_USAGE, "--agents asks for none");
 	if (!l->then && l->then_nodes)
 		return complain(EXIT_USAGE, "--then-nodes is for --then");
 	l->crew.command = command ? l->command : nothing;

@@ -51,28 +51,15 @@ now_ms(void)
 
 /* ---- agents ---- */
 
-/* "low=5,medium=2": fill in agents. False after a message. */
 static bool
-parse_agents(struct run *r, const char *text)
+add_agents(void *arg, const char *tier, long n)
 {
-	char copy[1024];
-	char *save = NULL;
+	struct run *r = arg;
 
-	if (strlen(text) >= sizeof(copy))
-		return complain(EXIT_USAGE, "--agents is too long") == 0;
-	snprintf(copy, sizeof(copy), "%s", text);
-	for (char *w = strtok_r(copy, ",", &save); w; w = strtok_r(NULL, ",", &save)) {
-		char *eq = strchr(w, '=');
-		char *end = NULL;
-		long n = eq ? strtol(eq + 1, &end, 10) : 0;
-
-		if (!eq || end == eq + 1 || *end || n < 0 || n + r->crew.nagents > AGENTS_MAX ||
-		    eq - w >= TIER_NAME || eq == w)
-			return complain(EXIT_USAGE, "--agents %s: write TIER=NUMBER,...", text) == 0;
-		*eq = '\0';
-		while (n-- > 0)
-			crew_add(&r->crew, w);
-	}
+	if (n + r->crew.nagents > AGENTS_MAX)
+		return complain(EXIT_USAGE, "--agents: %d at most on one machine", AGENTS_MAX) == 0;
+	while (n-- > 0)
+		crew_add(&r->crew, tier);
 	return true;
 }
 
@@ -375,7 +362,7 @@ verb_run(int argc, char **argv)
 	if (!r.crew.agents)
 		return complain(1, "out of memory");
 	status = EXIT_USAGE;
-	if (!agents || parse_agents(&r, agents))
+	if (!agents || crew_parse(agents, add_agents, &r))
 		status = !agents || r.crew.nagents ? run_all(&r, mount_dir, beside) :
 						complain(EXIT_USAGE, "--agents asks for none");
 	free(r.crew.agents);

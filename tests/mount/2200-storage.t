@@ -185,6 +185,7 @@ mount --bind "$home.copy" "$S/at"
 ok "the same run on another disk: taken up" wait_until 5 eval '! status_says "nothing is done"'
 is "$(one2 n4)" ok "a submission is taken"
 is "$(find "$home.copy/batches" -type l | wc -l) $(find "$home/batches" -type l | wc -l)" "$(($(find "$home/batches" -type l | wc -l) + 1)) $(find "$home/batches" -type l | wc -l)" "by the new one"
+chk unlink "$M/leases/n21@1" >/dev/null # the daemon would wait for its end, as long as its grace
 unmount b
 umount "$S/at"
 is $? 0 "the daemon has left nothing open"

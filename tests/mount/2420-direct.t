@@ -244,6 +244,25 @@ is "$(readlink "$RUN/results/z1" | cut -d . -f 1)" "z1@2" "and its result with i
 like "$(cat "$S/z.log")" "the beat of $zombie is gone" "it has taken a new name"
 is "$(beats)" 0 "nothing is left in nodes/"
 
+# ---- without its run ----
+
+new_run steal_after=3 "${keys[@]}" || exit
+submit_to 1 g
+direct g low sh -c "$patient" "$S"
+g=$pid
+wait_until 20 exists "$S/starts.g1"
+direct idle low sh -c "$patient" "$S"
+has_joined() { grep -q "working on $RUN itself" "$S/idle.log"; }
+wait_until 20 has_joined
+mv "$RUN" "$RUN.away"
+end_of "$pid"
+is "$ends $(grep -c "$RUN did not come back" "$S/idle.log")" "1 1" "the run is taken away: who has no task leaves with 1"
+ok "who has one keeps its agent" alive "$(last_agent g1)"
+mv "$RUN.away" "$RUN"
+touch "$S/go.g1"
+end_of "$g"
+is "$ends $(accepted)" "0 1" "and ends its task when the run is back"
+
 # ---- raser run ----
 
 new_run steal_after=12 "${keys[@]}" || exit
