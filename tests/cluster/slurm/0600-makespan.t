@@ -4,7 +4,7 @@
 # preemptions and a node that crashes. The two halves go side by side on nodes of their own, once, or
 # $RASER_REPEAT times, static in $RASER_SECONDS: then it measures.
 repeat=${RASER_REPEAT:-1}
-seconds=${RASER_SECONDS:-75}
+seconds=${RASER_SECONDS:-66}
 RASER_TIMEOUT=${RASER_TIMEOUT:-$((420 * repeat))}
 # shellcheck source=tests/cluster/slurm/lib.sh disable=SC2016
 . "$(dirname "$0")/lib.sh"
