@@ -8,6 +8,7 @@
  */
 #include <config.h>
 
+#include "allotment.h"
 #include "brakes.h"
 #include "comeback.h"
 #include "crew.h"
@@ -40,9 +41,6 @@ enum {
 	REQUEUE_TRIES = 3,
 	UNFIT_REQUEUES = 3,
 	UNFIT_MS = 30000,
-	OUT_SHARE = 4,
-	START_SHARE = 10,
-	START_MOST_S = 120,
 	EXIT_GIVEN_BACK = 99,
 };
 
@@ -70,7 +68,7 @@ struct job {
 	enum mount_wanted { WANT_AUTO, WANT_PRIVATE, WANT_VISIBLE, WANT_NONE } wanted;
 	bool mounted;
 	bool slow; /* agentd has died so often that it is started at the longest pause */
-	char until[24], since[24]; /* our time in wall seconds, for raser-agentd; "" = not known */
+	struct allotment time;
 	char options[PATH_MAX + 100]; /* for raserfs */
 	int64_t began, next_use, next_budget;
 
@@ -104,8 +102,10 @@ on_signals(struct job *j)
 		bool first = j->why == WHY_NOT;
 
 		if (first)
-			log_info("SIG%s: the agent saves its work and gives its task back",
-				 sigabbrev_np((int)si.ssi_signo));
+			log_info("%s: the agent saves its work and gives its task back",
+				 si.ssi_signo == SIGTERM ? "SIGTERM" :
+				 si.ssi_signo == SIGUSR1 ? "SIGUSR1" :
+							   strsignal((int)si.ssi_signo));
 		give_back(j, WHY_SIGNAL);
 		comeback_signal(&j->comeback, (int)si.ssi_signo);
 	}
@@ -406,48 +406,6 @@ take_signals(struct job *j)
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
 }
 
-/* The end of our time: asked for once. Some of it is kept for the way out. */
-static void
-find_end(struct job *j)
-{
-	char why[200] = "";
-	int64_t left = j->comeback.self.inside ? slurm_time_left(&j->comeback.self, why, sizeof(why)) : -1;
-	int64_t out = j->conf.slurm.signal_before;
-
-	if (*why)
-		log_warnx("how much time this job has is not known: %s", why);
-	if (left < 0)
-		return;
-	if (out > left / OUT_SHARE)
-		out = left / OUT_SHARE;
-	/* what a start takes is no part of it, or a task that needs just about all of it would fit into
-	 * no job */
-	int64_t start = (left - out) / START_SHARE;
-	if (start > START_MOST_S)
-		start = START_MOST_S;
-	int64_t now = now_read().wall_s;
-	snprintf(j->until, sizeof(j->until), "%lld", (long long)(now + left - out));
-	snprintf(j->since, sizeof(j->since), "%lld", (long long)now + (long long)start);
-	crew_hand_on(&j->crew, "until", j->until);
-	crew_hand_on(&j->crew, "since", j->since);
-	log_info("%lld s are left, of which agents may use %lld", (long long)left, (long long)(left - out));
-}
-
-/* Those of raserfs. */
-static void
-make_options(struct job *j)
-{
-	const char *local = j->place.local;
-	const char *time = *j->until ? "until=" : "";
-	char tmp[PATH_MAX + 8] = "";
-
-	/* a comma would begin another option: then it finds a directory itself */
-	if (!strchr(local, ','))
-		snprintf(tmp, sizeof(tmp), "tmp=%s%s", local, *time ? "," : "");
-	snprintf(j->options, sizeof(j->options), "%s%s%s%s%s", tmp, time, j->until,
-		 *time ? ",since=" : "", j->since);
-}
-
 static int
 run_job(struct job *j)
 {
@@ -467,9 +425,13 @@ run_job(struct job *j)
 		return 0;
 	if (!place_make(&j->place, j->target.run, j->conf.slurm.local, self->id, self->restarts))
 		return 1;
-	find_end(j);
+	allotment_find(&j->time, self, j->conf.slurm.signal_before);
+	if (*j->time.until) {
+		crew_hand_on(&j->crew, "until", j->time.until);
+		crew_hand_on(&j->crew, "since", j->time.since);
+	}
 	crew_hand_on(&j->crew, "workspaces", j->place.local);
-	make_options(j);
+	allotment_options(&j->time, j->place.local, j->options, sizeof(j->options));
 	if (mount_run(j)) {
 		write_use(j);
 		work(j);

@@ -18,15 +18,15 @@ scenario warned 1050 -- -t 1 --signal=B:USR1@15
 more=
 scenario limit 1050 -- -t 1
 # on one of these nodes; the other one is for its second life
-scenario crash 250 -- -x "$(n a),$(n b),$(n c),$(n e),$(n f),$(n g)"
+scenario crash 400 -- -x "$(n a),$(n b),$(n c),$(n e),$(n f),$(n g)"
 scenario cut 600 -- -x "$(n a),$(n b),$(n c),$(n d),$(n f),$(n h)"
-scenario preempted 300 -- -w "$(n b)" --mem=4000 --signal=B:USR1@60
-scenario unwarned 300 -- -w "$(n f)" --mem=4000
-scenario down 100 -- -w "$(n c)"
-scenario bare 100 --
-scenario requeue 100 --
+scenario preempted 400 -- -w "$(n b)" --mem=4000 --signal=B:USR1@60
+scenario unwarned 400 -- -w "$(n f)" --mem=4000
+scenario down 300 -- -w "$(n c)"
+scenario bare 300 --
+scenario requeue 300 --
 scenario cancel 600 --
-scenario kills 250 max_failures=0 low.failures=all --
+scenario kills 400 max_failures=0 low.failures=all --
 scenario killed 600 low.failures=all --
 scenario often 400 limits.max_requeues=1 --
 # more memory than the low tier has; it is finished by the high one

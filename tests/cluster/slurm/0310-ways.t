@@ -10,7 +10,7 @@ start_slurm -n "a:16:8192 b:16:8192" -k 5 -m poll
 is "$(scontrol show config | awk '/^ProctrackType/ { print $3 }')" "proctrack/linuxproc" "processes are tracked by their parents"
 
 for how in private visible none; do
-	scenario "requeue-$how" 80 -- --mem=1000
+	scenario "requeue-$how" 250 -- --mem=1000
 	scenario "cancel-$how" 600 -- --mem=1000
 	scenario "killed-$how" 600 -- --mem=1000 -w "$(n b)"
 done

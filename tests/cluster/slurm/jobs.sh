@@ -69,7 +69,7 @@ raserfs() { pgrep -u "$uid" -f "^$bin/raserfs .*${run[$1]} " | sort -n; }
 process() { pgrep -u "$uid" -f "^raser job ${run[$1]} "; }
 # comes_back NAME ENDS TEXT: the job has come back, and its task is done
 comes_back() {
-	ok "$3: it comes back and is done" wait_until "${4:-60}" is_done "$1"
+	ok "$3: it comes back and is done" wait_until "${4:-90}" is_done "$1"
 	is "$(ends "$1")" "$2" "... no failure is counted"
 }
 
