@@ -23,6 +23,7 @@ unit_tests = \
 	tests/unit/digest.t \
 	tests/unit/seal.t \
 	tests/unit/frozen.t \
+	tests/unit/forgotten.t \
 	tests/unit/slurm.t \
 	tests/unit/schedule.t \
 	# end of unit tests
@@ -33,6 +34,8 @@ tests_unit_seal_t_SOURCES = tests/unit/seal.c $(TAP) $(RUNS)
 tests_unit_seal_t_LDADD = $(QUEUE_LIBS)
 tests_unit_frozen_t_SOURCES = tests/unit/frozen.c $(TAP) $(RUNS)
 tests_unit_frozen_t_LDADD = $(QUEUE_LIBS)
+tests_unit_forgotten_t_SOURCES = tests/unit/forgotten.c $(TAP) $(RUNS)
+tests_unit_forgotten_t_LDADD = $(QUEUE_LIBS)
 tests_unit_schedule_t_SOURCES = tests/unit/schedule.c tools/schedule.c tools/trace.c $(TAP)
 tests_unit_schedule_t_LDADD = $(QUEUE_LIBS)
 dist_noinst_DATA = \

@@ -76,6 +76,11 @@ check_end(struct audit *a, const struct task *t, const struct link *l, const str
 	const struct end *e = &l->end;
 	int64_t max = t->max_failures == MAX_FAILURES_UNSET ? conf->max_failures : t->max_failures;
 
+	/* who reopens a task that was cancelled while it was pending closes that attempt first */
+	bool closes = before->state == TASK_CANCELLED && e->outcome == END_CANCELLED &&
+		      is_same(&before->counts, &e->counts);
+	if (closes)
+		return;
 	if (before->state != TASK_CLAIMED) {
 		audit_say(a, 2, "task %s@%u: %s ended it (%s), but it had no claim to be ended",
 			  l->task, l->attempt, e->owner, l->text);

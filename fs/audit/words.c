@@ -102,23 +102,49 @@ is_overruled(const struct audit *a, const struct create *c, const struct link *s
 	return false;
 }
 
+static const struct link *
+link_at(const struct audit *a, struct link *const *sorted, char *path)
+{
+	struct link key = { .path = path };
+	const struct link *at = &key;
+	const struct link *const *found =
+		a->nlinks ? bsearch(&at, sorted, a->nlinks, sizeof(struct link *), by_path) : NULL;
+
+	return found ? *found : NULL;
+}
+
+/* The end of a cancelled attempt, made when a sealer had read its claim, which is its own end, and
+ * was about to write so: it went with the links that the seal tells of, and had told nothing else. */
+static bool
+is_sealed_anyhow(const struct audit *a, struct link *const *sorted, const struct create *c)
+{
+	char path[512];
+	struct end e;
+	const char *dot = strrchr(c->path, '.');
+
+	if (!dot || strcmp(dot, ".end") != 0 || !end_parse(c->text, &e) ||
+	    e.outcome != END_CANCELLED)
+		return false;
+	snprintf(path, sizeof(path), "%.*s.claim", (int)(dot - c->path), c->path);
+	const struct link *claim = link_at(a, sorted, path);
+	return claim && claim->sealed && claim->claim.verb == CLAIM_CANCELLED;
+}
+
 static void
-check_won(struct audit *a, struct link **sorted, const struct create *c)
+check_won(struct audit *a, struct link *const *sorted, const struct create *c)
 {
 	char text[512] = "";
-	struct link key = { .path = c->path };
-	const struct link *at = &key;
 
 	if (c->fate != FATE_WON)
 		return;
-	const struct link *const *found =
-		a->nlinks ? bsearch(&at, sorted, a->nlinks, sizeof(struct link *), by_path) : NULL;
+	const struct link *found = link_at(a, sorted, c->path);
 	if (found)
-		snprintf(text, sizeof(text), "%s", (*found)->text);
+		snprintf(text, sizeof(text), "%s", found->text);
 	else
 		disk_readlink(a->disk, c->path, text, sizeof(text)); /* batches, and what is gone */
 	if (strcmp(text, c->text) != 0 && !audit_excused(a, c->path) &&
-	    !(found && (*found)->sealed && is_overruled(a, c, *found)))
+	    !(found && found->sealed && is_overruled(a, c, found)) &&
+	    !(!found && is_sealed_anyhow(a, sorted, c)))
 		audit_say(a, 5, "%s: '%s' was won (%s), but '%s' stands there", c->path, c->text,
 			  audit_where(a, c->life, c->line), text);
 }

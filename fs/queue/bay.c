@@ -79,13 +79,9 @@ forget_claim(struct queue *q, const struct row *row, struct task *t)
 	if (l && l->phase != PHASE_FOREIGN && l->phase != PHASE_OVER)
 		return false;
 	drop_foreign(q, t->serial, t->attempt);
-	t->state = TASK_PENDING;
-	t->attempt = link + 1;
-	if (row->claim > row->end || row->sealed) {
-		/* the one below has no end: it is a claim again; or a seal tells */
-		t->attempt = link;
-		t->state = TASK_UNREAD;
-	}
+	/* what is below tells: a claim again, or an end, which may not allow another claim */
+	t->state = link ? TASK_UNREAD : TASK_PENDING;
+	t->attempt = link ? link : 1;
 	task_store(q, t);
 	return true;
 }
@@ -235,30 +231,88 @@ look_listing(struct queue *q, const struct place *p, struct listing *l)
 	return rc;
 }
 
+static uint64_t
+row_hash(const struct row *row, unsigned attempt)
+{
+	return ((uint64_t)row->task.serial << 18 | attempt) * 0x9e3779b97f4a7c15;
+}
+
 /* A claim without its end that is known to be over: a verb that is its own end, and then it is of
  * no interest; or somebody has deleted the end, or the listing lies, and then the create that
- * follows finds it. Those that a bay has are read once, and again when they are others. */
-static void
-look_endless(struct queue *q, const struct place *p, const struct listing *l, struct now now)
+ * follows finds it. */
+static bool
+look_endless(struct queue *q, const struct listing *l, struct now now)
 {
-	struct bay *b = &p->entry->bays[p->bay];
-	uint64_t sum = 0;
 	bool settled = true;
 
 	for (int i = 0; i < l->r.n; i++)
 		if (l->r.rows[i].endless)
-			sum += ((uint64_t)l->r.rows[i].task.serial << 18 | l->r.rows[i].claim) *
-			       0x9e3779b97f4a7c15;
-	pthread_mutex_lock(&q->lock);
-	bool known = sum == b->endless;
-	pthread_mutex_unlock(&q->lock);
-	if (known)
-		return;
-	for (int i = 0; i < l->r.n; i++)
-		if (l->r.rows[i].endless)
 			settled &= restore_end(q, l->r.rows[i].task.serial, l->r.rows[i].claim, now);
+	return settled;
+}
+
+/* A task that is known to be cancelled, perhaps by a claim that is its own end, or by a digest that
+ * knew no better; and now there is an end, or a seal that tells of one. It may be that of an agent
+ * whose claim the storage had lost (close_cancelled()), and then it counts. */
+static bool
+look_cancelled(struct queue *q, const struct place *p, const struct listing *l)
+{
+	char bay[DISK_PATH];
+	char path[DISK_PATH];
+	char text[LINK_TEXT];
+	bool read = true;
+
+	place_bay(p, bay);
+	for (int i = 0; i < l->r.n; i++) {
+		const struct row *row = &l->r.rows[i];
+		struct fold f = { .state = TASK_CANCELLED };
+		struct sealed s;
+
+		if (!row->cancelled)
+			continue;
+		link_path(path, bay, row->task.name, row->end, LINK_END);
+		/* also what was listed and is not there: a client may remember that */
+		int rc = row->sealed ? 0 : chain_read(&q->disk, path, text);
+		read &= !rc;
+		pthread_mutex_lock(&q->lock);
+		if (!row->sealed && !rc)
+			found_end(text, row->end, &row->task.counts, &f);
+		else if (!rc && sealed_find(q, row->task.serial, &s) && s.attempt == row->end)
+			fold_sealed(&s, &f);
+		read &= apply_after_cancelled(q, row->task.serial, row->end, &f);
+		pthread_mutex_unlock(&q->lock);
+	}
+	return read;
+}
+
+/* Links that are not what they should be, by what is known. Those that a bay has are read once, and
+ * again when they are others. */
+static void
+look_odd(struct queue *q, const struct place *p, const struct listing *l, struct now now)
+{
+	struct bay *b = &p->entry->bays[p->bay];
+	uint64_t endless = 0;
+	uint64_t cancelled = 0;
+
+	for (int i = 0; i < l->r.n; i++) {
+		const struct row *row = &l->r.rows[i];
+
+		endless += row->endless ? row_hash(row, row->claim) : 0;
+		cancelled += row->cancelled ? row_hash(row, row->end) : 0;
+	}
 	pthread_mutex_lock(&q->lock);
-	b->endless = settled ? sum : 0;
+	bool same_endless = endless == b->endless;
+	bool same_cancelled = cancelled == b->cancelled;
+	pthread_mutex_unlock(&q->lock);
+	if (same_endless && same_cancelled)
+		return;
+	if (!same_endless && !look_endless(q, l, now))
+		endless = 0;
+	if (!same_cancelled && !look_cancelled(q, p, l))
+		cancelled = 0;
+	pthread_mutex_lock(&q->lock);
+	b->endless = endless;
+	b->cancelled = cancelled;
 	pthread_mutex_unlock(&q->lock);
 }
 
@@ -312,11 +366,12 @@ bay_merge(struct queue *q, struct batch_entry *entry, int bay, struct now now)
 			news = false;
 		}
 		row->endless = !news && !is_end && link && known > 2 * (uint64_t)link;
+		row->cancelled = step == known && is_end && t.state == TASK_CANCELLED;
 		pthread_mutex_unlock(&q->lock);
 		if (news)
 			changed += fold_one(q, path, &row->task, link, is_end);
 	}
-	look_endless(q, &p, &l, now);
+	look_odd(q, &p, &l, now);
 	free(l.r.rows);
 	if (l.digest)
 		changed += look_digest(q, &p);

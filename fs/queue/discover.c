@@ -140,6 +140,22 @@ apply_found(struct queue *q, int64_t serial, unsigned attempt, const char *text)
 	apply_fold(q, serial, attempt, false, &f);
 }
 
+bool
+apply_after_cancelled(struct queue *q, int64_t serial, unsigned attempt, const struct fold *f)
+{
+	struct task t;
+	const struct lease *l = lease_find(q, serial, attempt);
+
+	if (l && (l->phase == PHASE_ENDING || l->phase == PHASE_CLAIMING))
+		return false; /* what is in flight is answered first */
+	if (f->state == TASK_CANCELLED || index_get(q->index, serial, &t) ||
+	    t.state != TASK_CANCELLED || t.attempt != attempt)
+		return true;
+	t.state = TASK_UNREAD;
+	task_store(q, &t);
+	return apply_fold(q, serial, attempt, true, f);
+}
+
 /* ---- ends that nobody here has read ---- */
 
 struct unread {

@@ -15,6 +15,7 @@ enum mutant {
 	MUTANT_LAST_LOOK,	/* the last look before a verdict is under a second old */
 	MUTANT_BEAT_LOOK,	/* at every beat a daemon looks at the chains that it holds */
 	MUTANT_CLAIM_READ_BACK, /* a holder reads its claim before it ends it */
+	MUTANT_CLOSE_FIRST,	/* a cancelled attempt gets an end before it is reopened */
 	MUTANT_SYNC_FIRST,	/* an end is synced before it is acknowledged */
 	MUTANT_SEAL_ALONE,	/* a sealer begins when nobody lives, and stays alone */
 	MUTANT_SEAL_OVERRULES,	/* who stood still looks for a seal before it answers */

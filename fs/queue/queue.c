@@ -1,6 +1,7 @@
 /*
  * queue.c - opening a run, looking, and telling. Making one: make.c; claims: claim.c; ends:
- * settle.c; what others do: discover.c; what must happen by itself: duty.c; submissions: submit.c.
+ * settle.c; people's hands: hand.c; what others do: discover.c; what must happen by itself: duty.c;
+ * submissions: submit.c.
  */
 #include <config.h>
 

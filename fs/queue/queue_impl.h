@@ -27,6 +27,7 @@ struct bay {
 	int unread;	    /* ends that are known of, but not read */
 	bool unsure;	    /* may have been sealed since it was listed: see seal_overrules() */
 	uint64_t endless;   /* of claims that are over without an end: those that are not ours to end */
+	uint64_t cancelled; /* of tasks that are known to be cancelled: those whose ends were read */
 	unsigned seal;	    /* the number of the seal that was read; 0 = none */
 	struct sealed *sealed; /* what it says, by line; NULL until it is read */
 	/* group commit, guarded by queue.sync_lock */
@@ -316,6 +317,22 @@ restore_end(struct queue *q, int64_t serial, unsigned attempt, struct now now);
 /* Make the names in a bay durable; concurrent callers share a sync. Not under lock. */
 int
 bay_sync(struct queue *q, const struct place *p);
+/* What stands already is success only when it is durable: a sync that failed is made up for. Else
+ * the answer is `settled`. Not under lock. */
+int
+sync_owed(struct queue *q, int64_t serial, int settled);
+/* Wait until no create or end of ours is in flight for it. [under lock] */
+struct lease *
+quiet_lease(struct queue *q, int64_t serial, unsigned attempt);
+/* What the storage says is told; but a name that is missing there says nothing of an attempt. */
+int
+of_storage(int rc);
+/* What an end of that owner says, but for its outcome and counts. [under lock] */
+struct end
+own_end(struct queue *q, const char *owner, enum reason reason, struct now now);
+/* What an end says that stands where ours would: whoever wrote it was faster. */
+void
+found_end(const char *text, unsigned attempt, const struct counts *before, struct fold *f);
 
 /* ---- discover.c ---- */
 
@@ -331,6 +348,7 @@ struct row {
 	unsigned claim, end; /* highest attempt with such a link */
 	bool sealed;	     /* end is what a seal says */
 	bool endless;	     /* over, by what is known; but its highest link is a claim */
+	bool cancelled;	     /* by what is known; and its highest link is an end */
 };
 struct bay_rows {
 	struct row *rows;
@@ -344,6 +362,10 @@ apply_over(struct queue *q, const struct bay_rows *rows, const struct fold *fold
 /* Pending tasks that a claim of ours lost to: apply the text that stands there. [under lock] */
 void
 apply_found(struct queue *q, int64_t serial, unsigned attempt, const char *text);
+/* An end stands where a claim that is its own end had said cancelled, and says f: it counts, and not
+ * the claim. False: not now. [under lock] */
+bool
+apply_after_cancelled(struct queue *q, int64_t serial, unsigned attempt, const struct fold *f);
 /* Forget a claim of another daemon that is over. [under lock] */
 void
 drop_foreign(struct queue *q, int64_t serial, unsigned attempt);

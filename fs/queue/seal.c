@@ -291,22 +291,14 @@ list_seals(struct queue *q, const struct place *p, struct seal_numbers *numbers)
 	return rc;
 }
 
-bool
-seal_overrules(struct queue *q, const struct place *p, int64_t serial, unsigned attempt)
+/* Look for a seal that is not known yet. True: nobody can tell, so the attempt may be over. */
+static bool
+look_for_seal(struct queue *q, const struct place *p, unsigned known)
 {
-	struct bay *b = &p->entry->bays[p->bay];
 	struct seal_numbers numbers = { 0 };
 	struct bay_rows rows = { 0 };
-	struct sealed s;
-
-	pthread_mutex_lock(&q->lock);
-	/* a beat that stood then proves that nobody had begun to seal by now */
-	bool fresh = disk_now(&q->disk) - q->last_beat <= q->conf.steal_after_ms / 2 && !b->unsure;
-	unsigned known = b->seal;
-	pthread_mutex_unlock(&q->lock);
-	if (fresh || MUTANT(SEAL_OVERRULES))
-		return false;
 	int64_t looking = seal_looking(q);
+
 	int64_t rc = list_seals(q, p, &numbers);
 	if (!rc && numbers.count && numbers.n[0] > known)
 		rc = bay_rows(q, p, &rows);
@@ -316,11 +308,30 @@ seal_overrules(struct queue *q, const struct place *p, int64_t serial, unsigned 
 		rc = seal_take(q, p, &numbers, &rows);
 	}
 	free(rows.rows);
-	/* what cannot be looked at may be so */
-	bool over = rc < 0 && rc != -EBADMSG;
+	bool unknown = rc < 0 && rc != -EBADMSG;
+	if (!unknown && whole)
+		seal_looked(q, &p->entry->bays[p->bay], looking);
+	return unknown;
+}
+
+bool
+seal_overrules(struct queue *q, const struct place *p, int64_t serial, unsigned attempt)
+{
+	const struct bay *b = &p->entry->bays[p->bay];
+	struct sealed s;
 	struct task t;
-	if (!over && whole)
-		seal_looked(q, b, looking);
+
+	pthread_mutex_lock(&q->lock);
+	/* a beat that stood then proves that nobody had begun to seal by now */
+	bool fresh = disk_now(&q->disk) - q->last_beat <= q->conf.steal_after_ms / 2 && !b->unsure;
+	unsigned known = b->seal;
+	/* one that was read while our create was on its way tells already */
+	bool over = sealed_find(q, serial, &s) && attempt <= s.attempt;
+	pthread_mutex_unlock(&q->lock);
+	if ((fresh && !over) || MUTANT(SEAL_OVERRULES))
+		return false;
+	if (!over)
+		over = look_for_seal(q, p, known);
 	pthread_mutex_lock(&q->lock);
 	over |= sealed_find(q, serial, &s) && attempt <= s.attempt;
 	bool named = over && !index_get(q->index, serial, &t);

@@ -59,36 +59,61 @@ beat_waiting(struct queue *q, int64_t began)
 	return rc;
 }
 
+/* A look at the sealer, and our own beat; when to look again, in ms. *wrong: what failed, or 0. */
+static int
+wait_round(struct queue *q, const char *sealer, int64_t began, int *wrong)
+{
+	enum { AGAIN_MS = 1000 };
+	const char *wanted[] = { sealer };
+
+	*wrong = beat_waiting(q, began);
+	/* who cannot say that it lives does not know whether the other can */
+	int64_t due = watch_round(&q->watch, q->node.owner, wanted, 1, *wrong != 0);
+	if (due < 0)
+		*wrong = (int)due;
+	const struct watched *o = watch_owner(&q->watch, sealer);
+	if (o && o->verdict == DEAD_PROVEN)
+		watch_bury(&q->watch, sealer); /* it holds no claims */
+	return due < 0 ? AGAIN_MS : (int)due;
+}
+
 int
 sealer_wait(struct queue *q, struct err *err)
 {
 	enum { LOOK_MS = 200 };
 	int64_t began = disk_now(&q->disk);
+	int64_t round_at = began;
+	int64_t good_at = began; /* the last time that nothing failed */
 	char sealer[OWNER_TEXT];
 	char who[200];
+	bool seen = false;
 	bool said = false;
 
 	for (;;) {
-		const char *wanted[] = { sealer };
+		int wrong = 0;
 		int rc = disk_list(&q->disk, "nodes", on_node, sealer);
+		int64_t at = disk_now(&q->disk);
 
 		if (!rc) /* an errno is below, a sealer above */
 			break;
-		if (rc == 1)
-			rc = beat_waiting(q, began);
-		int64_t due = rc < 0 ? rc : watch_round(&q->watch, q->node.owner, wanted, 1, false);
-		if (due < 0)
-			return err_set(err, (int)due, "%s/nodes: %s", q->path, strerror((int)-due));
-		const struct watched *o = watch_owner(&q->watch, sealer);
+		if (rc < 0)
+			wrong = rc;
+		else if (at >= round_at)
+			round_at = at + wait_round(q, sealer, began, &wrong);
+		seen |= rc > 0;
+		if (!wrong)
+			good_at = at;
+		/* what fails now and then only makes the waiting longer */
+		if (wrong && (!seen || at - good_at >= q->conf.steal_after_ms))
+			return err_set(err, wrong, "%s/nodes: %s", q->path, strerror(-wrong));
+		const struct watched *o = rc > 0 ? watch_owner(&q->watch, sealer) : NULL;
 		if (!said && o) {
 			describe(o, who, sizeof(who));
 			log_warnx("%s is being sealed by %s; waiting until that has ended", q->path,
 				  who);
 			said = true;
 		}
-		if (o && o->verdict == DEAD_PROVEN)
-			watch_bury(&q->watch, sealer); /* it holds no claims */
-		disk_pause(&q->disk, LOOK_MS < due ? LOOK_MS : (int)due);
+		disk_pause(&q->disk, LOOK_MS);
 	}
 	if (said)
 		log_warnx("%s: sealing has ended; going on", q->path);

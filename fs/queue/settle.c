@@ -1,6 +1,6 @@
 /*
  * settle.c - how attempts end: by their holder, by the daemon that granted them, by an
- * observer of a dead owner, by an admin's hand. All of them compete for one name, T@k.end.
+ * observer of a dead owner, by an admin's hand (hand.c). All of them compete for one name, T@k.end.
  */
 #include <config.h>
 
@@ -11,12 +11,11 @@
 #include <string.h>
 
 enum {
-	CANCEL_TRIES = 32, SYNCS = 4, TRY_AGAIN_MS = 1000, RETAKE_MS = 1000,
+	SYNCS = 4, TRY_AGAIN_MS = 1000, RETAKE_MS = 1000,
 	PATIENCE_MS = 5000,
 };
 
-/* What the storage says is told; but a name that is missing there says nothing of an attempt. */
-static int
+int
 of_storage(int rc)
 {
 	return rc == -ENOENT || rc == -ENOTDIR ? -EIO : rc;
@@ -66,9 +65,7 @@ bay_sync(struct queue *q, const struct place *p)
 	return of_storage(rc);
 }
 
-/* What stands already is success only when it is durable: a sync that failed is made up for. Else
- * the answer is `settled`. */
-static int
+int
 sync_owed(struct queue *q, int64_t serial, int settled)
 {
 	struct place p;
@@ -125,8 +122,7 @@ record_end(struct queue *q, struct task *t, unsigned attempt, const struct end *
 		breaker_elsewhere(q, t, e->owner, now);
 }
 
-/* What an end says that stands where ours would: whoever wrote it was faster. */
-static void
+void
 found_end(const char *text, unsigned attempt, const struct counts *before, struct fold *f)
 {
 	struct end e;
@@ -143,7 +139,7 @@ max_failures(const struct queue *q, const struct task *t)
 	return t->max_failures == MAX_FAILURES_UNSET ? q->conf.max_failures : t->max_failures;
 }
 
-static struct end
+struct end
 own_end(struct queue *q, const char *owner, enum reason reason, struct now now)
 {
 	struct end e = { .seq = ++q->seq, .time = now.wall_s, .reason = reason };
@@ -314,8 +310,7 @@ settle(struct queue *q, int64_t serial, unsigned attempt, enum outcome outcome,
 	return won ? synced : rc == 0 ? -ESTALE : rc;
 }
 
-/* Wait until no create or end of ours is in flight for it. [under lock] */
-static struct lease *
+struct lease *
 quiet_lease(struct queue *q, int64_t serial, unsigned attempt)
 {
 	struct lease *l;
@@ -442,6 +437,7 @@ end_foreign(struct queue *q, int64_t serial, unsigned attempt, const char *judge
 	if (rc == -ENOENT && run_check(q))
 		rc = -EIO;
 	bool other = !rc && judged && strcmp(f.claim.owner, judged) != 0;
+	bool verb = false;
 	if (!rc && f.state == TASK_CLAIMED && !other) {
 		e.outcome = count_end(&q->conf, max_failures(q, &t), outcome, &f.counts,
 				      &e.counts);
@@ -452,7 +448,9 @@ end_foreign(struct queue *q, int64_t serial, unsigned attempt, const char *judge
 		if (rc == 1)
 			synced = bay_sync(q, &p);
 	} else if (!rc || rc == -ENOENT) {
-		rc = -ENOENT; /* deleted, another's, or an admin's link: the listing tells */
+		/* an admin's link in the place of a claim that is gone: no listing shows that it changed */
+		verb = !rc && f.state != TASK_CLAIMED;
+		rc = -ENOENT; /* deleted, or another's: the listing tells */
 	}
 
 	pthread_mutex_lock(&q->lock);
@@ -465,6 +463,8 @@ end_foreign(struct queue *q, int64_t serial, unsigned attempt, const char *judge
 		claim_format(&f.claim, l->text);
 		l->since_boot = now.boot_ms;
 	}
+	if (verb)
+		apply_fold(q, serial, attempt, false, &f);
 	if (rc >= 0 && l) {
 		if (was == PHASE_FOREIGN)
 			lease_drop(q, l);
@@ -530,169 +530,4 @@ restore_end(struct queue *q, int64_t serial, unsigned attempt, struct now now)
 			  t.name, attempt);
 	}
 	return false;
-}
-
-static int
-revoke_claim(struct queue *q, int64_t serial, unsigned attempt, struct now now)
-{
-	struct task t;
-
-	pthread_mutex_lock(&q->lock);
-	struct lease *l = quiet_lease(q, serial, attempt);
-	int rc = index_get(q->index, serial, &t);
-	if (!rc && !l)
-		rc = attempt < t.attempt || (attempt == t.attempt && t.state != TASK_PENDING) ?
-			     -ESTALE :
-			     -ENOENT;
-	if (!rc && l->phase == PHASE_OVER && !l->text[0])
-		rc = -ESTALE;
-	/* asked again, since it could not be synced */
-	bool stands = rc == -ESTALE && t.state == TASK_PENDING && t.attempt == attempt + 1 &&
-		      t.reason == WHY_REVOKED;
-	pthread_mutex_unlock(&q->lock);
-	if (rc)
-		return stands ? sync_owed(q, serial, rc) : rc;
-	rc = end_foreign(q, serial, attempt, NULL, END_FREED, WHY_REVOKED, now);
-	if (rc)
-		return rc < 0 ? rc : 0;
-	/* another end was faster: the same one is success, any other is over */
-	return !queue_get(q, serial, &t) && t.reason == WHY_REVOKED ? 0 : -ESTALE;
-}
-
-int
-queue_revoke(struct queue *q, int64_t serial, unsigned attempt, struct now now)
-{
-	return hand_told(q, "revoke", serial, attempt, revoke_claim(q, serial, attempt, now));
-}
-
-/* ---- cancelling and reopening ---- */
-
-/* Create T@k.claim with a verb that is its own end. 1 won, 0 another link stands, or an errno. */
-static int
-verb_link(struct queue *q, const struct task *t, unsigned attempt, enum claim_verb verb,
-	  struct now now)
-{
-	struct place p;
-	struct claim c;
-	char bay[DISK_PATH];
-	char text[LINK_TEXT];
-	char found[LINK_TEXT];
-
-	pthread_mutex_lock(&q->lock);
-	q->now = now;
-	struct lease *l = quiet_lease(q, t->serial, attempt);
-	if (l && l->phase == PHASE_OVER) {
-		lease_drop(q, l);
-		l = NULL;
-	}
-	if (l || !place_of(q, t->serial, &p) ||
-	    !lease_add(q, t->serial, attempt, PHASE_CLAIMING)) {
-		pthread_mutex_unlock(&q->lock);
-		return 0;
-	}
-	own_claim(q, now, &c);
-	c.verb = verb;
-	c.counts.level = t->counts.level;
-	pthread_mutex_unlock(&q->lock);
-
-	claim_format(&c, text);
-	place_bay(&p, bay);
-	int rc = claim_cas(q, bay, t->name, attempt, text, found);
-	bool sealed = rc >= 0 && seal_overrules(q, &p, t->serial, attempt);
-	int synced = rc == 1 ? bay_sync(q, &p) : 0;
-
-	pthread_mutex_lock(&q->lock);
-	lease_drop(q, lease_find(q, t->serial, attempt));
-	p.entry->bays[p.bay].exists |= rc >= 0;
-	if (rc >= 0 && !sealed)
-		apply_found(q, t->serial, attempt, found);
-	if (rc == 1 && !sealed)
-		queue_event(q, "%s@%u %s by hand", t->name, attempt,
-			    verb == CLAIM_CANCELLED ? "cancelled" : "reopened");
-	pthread_cond_broadcast(&q->settled);
-	pthread_mutex_unlock(&q->lock);
-	if (sealed) {
-		bay_merge(q, p.entry, p.bay, now);
-		return 0;
-	}
-	return synced ? synced : rc;
-}
-
-static int
-cancel(struct queue *q, int64_t serial, unsigned attempt, struct now now)
-{
-	for (int i = 0; i < CANCEL_TRIES; i++) {
-		struct task t;
-		int rc = queue_get(q, serial, &t);
-
-		if (rc)
-			return rc;
-		/* whoever saw an older attempt must not cancel its successor */
-		if (!i && attempt && attempt != t.attempt && t.state != TASK_CANCELLED)
-			return -ESTALE;
-		switch (t.state) {
-		case TASK_PENDING:
-			rc = verb_link(q, &t, t.attempt, CLAIM_CANCELLED, now);
-			break;
-		case TASK_CLAIMED:
-			rc = end_foreign(q, serial, t.attempt, NULL, END_CANCELLED, WHY_NONE, now);
-			break;
-		case TASK_UNREAD:
-			rc = (int)queue_refresh(q, now, 0, 0);
-			break;
-		case TASK_CANCELLED:
-			return sync_owed(q, serial, 0);
-		default:
-			return -EPERM; /* done or failed: final */
-		}
-		if (rc < 0)
-			return rc;
-		/* if an agent's claim won, go on at its end; if another end won, at the next claim */
-	}
-	return -EBUSY;
-}
-
-int
-queue_cancel(struct queue *q, int64_t serial, unsigned attempt, struct now now)
-{
-	return hand_told(q, "cancel", serial, attempt, cancel(q, serial, attempt, now));
-}
-
-static int
-reopen(struct queue *q, int64_t serial, unsigned attempt, struct now now)
-{
-	struct task t;
-	int rc = queue_get(q, serial, &t);
-
-	if (rc)
-		return rc;
-	if (attempt && attempt != t.attempt && t.state != TASK_PENDING)
-		return -ESTALE;
-	if (t.state == TASK_PENDING)
-		return sync_owed(q, serial, 0); /* somebody reopened it already */
-	if (t.state != TASK_FAILED && t.state != TASK_CANCELLED)
-		return -EPERM;
-	rc = verb_link(q, &t, t.attempt + 1, CLAIM_REOPENED, now);
-	return rc < 0 ? rc : 0;
-}
-
-int
-queue_reopen(struct queue *q, int64_t serial, unsigned attempt, struct now now)
-{
-	return hand_told(q, "reopen", serial, attempt, reopen(q, serial, attempt, now));
-}
-
-int
-queue_evict(struct queue *q, const char *owner)
-{
-	char path[DISK_PATH];
-
-	if (!*owner || strchr(owner, '/') || owner[0] == '.' || strlen(owner) >= OWNER_TEXT)
-		return -EINVAL;
-	snprintf(path, sizeof(path), "nodes/%s", owner);
-	/* said before as well: who dies meanwhile may have done it */
-	history_say(&q->disk, "hand\tevict\t%s\t0\t%d", owner, -EINPROGRESS);
-	int rc = disk_unlink(&q->disk, path);
-	history_say(&q->disk, "hand\tevict\t%s\t0\t%d", owner, rc);
-	return rc;
 }

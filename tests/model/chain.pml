@@ -8,10 +8,11 @@
  *
  *   budgets   NW daemons, K attempts, CRASH, LOST (creates without an answer), NOSPC (creates
  *             refused), GHOST (creates delivered again later), DELC and DELE (claims and ends
- *             deleted by hand), ADMIN (cancel, reopen)
+ *             deleted by hand; with UNDO only claims of agents, as the storage forgets them in a
+ *             crash), ADMIN (cancel, reopen)
  *   PROGRESS  silence is judged wrongly WRONG times and holders give back REL times: every task
  *             ends; with NOBURY, where nobody ends what the dead hold, it does not
- *   controls  NAIVE KLUDGE NOPRED REUSE NOCHECK DENYOWN REMOVE SPLIT, and REACH=n: this happens
+ *   controls  NAIVE KLUDGE NOPRED REUSE NOCHECK NOCLOSE DENYOWN REMOVE SPLIT, and REACH=n: this happens
  */
 #ifndef NW
 #define NW 2
@@ -88,7 +89,8 @@ inline put(is_end, n, v, t)
 	:: is_end ->
 		ev[n] = v;
 		et[n] = t;
-		assert(DELC + DELE + NOSPC || cv[n] == AGENT)
+		assert(DELC + DELE + NOSPC || cv[n] == AGENT ||
+		       (v == STOPPED && cv[n] == CANCEL))
 	:: else ->
 		cv[n] = v;
 		ct[n] = t;
@@ -214,9 +216,9 @@ inline fold(h)
 #endif
 #define DRAW (me + 16 * (deleted + unsure))
 
-/* Without deletions exactly one. A deleted end is one more run at worst; a deleted claim is none,
- * unless a verb of people (which is its own end) comes to stand where the claim was. */
-#ifdef REMOVE
+/* Without deletions exactly one, and whatever claims the storage forgets. A deleted end is one more
+ * run at worst; a claim deleted by hand is none, unless it was a verb of people. */
+#if defined(REMOVE) || defined(UNDO)
 #define ALLOWED 0
 #elif DELC && ADMIN && !defined(STRICT)
 #define ALLOWED deleted
@@ -315,6 +317,24 @@ inline verb(n, v)
 	}
 }
 
+/* What was cancelled gets an end first, for somebody may still be about to end a claim that was
+ * there before and is forgotten: close_cancelled(). */
+inline reopen()
+{
+#ifndef NOCLOSE
+	t = DRAW;
+	cas(true, k, STOPPED, t);
+	atomic {
+		if :: rc != 2 -> h = k; fold(h) :: else fi;
+		won = (rc != 2);
+		rc = 0; t = 0; h = 0
+	}
+	if :: won && s == HALTED -> won = false; verb(k + 1, REOPEN) :: else -> won = false fi
+#else
+	verb(k + 1, REOPEN)
+#endif
+}
+
 proctype Daemon(byte id)
 {
 	byte me = id, k = 1, s = PENDING, seen, hold, text, rc, t, h;
@@ -398,7 +418,7 @@ end:	do
 	/* the hands of people */
 	:: atomic { admin && !hold && s == PENDING && k <= K -> admin-- }; verb(k, CANCEL)
 	:: atomic { admin && !hold && s == CLAIMED -> admin-- }; end_foreign(STOPPED)
-	:: atomic { admin && !hold && s == HALTED && k < K -> admin-- }; verb(k + 1, REOPEN)
+	:: atomic { admin && !hold && s == HALTED && k < K -> admin-- }; reopen()
 
 	:: atomic { crashes ->
 		crashes--;
@@ -430,14 +450,23 @@ end:	do
 #endif
 
 #if DELC || DELE
-/* Somebody, or a fault script, or a purge of old files. */
+/* Somebody, or a fault script, or a purge of old files; UNDO: a crash of the storage. */
 active proctype Deleter()
 {
 	byte c = DELC, e = DELE, n;
 
 end:	do
 	:: atomic { c -> select(n : 1 .. K);
-		    if :: cv[n] -> c--; deleted++; cv[n] = 0; ct[n] = 0 :: else fi; n = 0 }
+		    if
+#ifdef UNDO
+		    :: cv[n] == AGENT
+#else
+		    :: cv[n]
+#endif
+		    -> c--; deleted++; cv[n] = 0; ct[n] = 0
+		    :: else
+		    fi;
+		    n = 0 }
 	:: atomic { e -> select(n : 1 .. K);
 		    if :: ev[n] -> e--; deleted++; ev[n] = 0; et[n] = 0 :: else fi; n = 0 }
 	od

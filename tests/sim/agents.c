@@ -409,6 +409,53 @@ admin(void *arg)
 	}
 }
 
+/* ---- people who cancel what the server has just forgotten, and reopen it at once ---- */
+
+struct temptation {
+	char name[32];
+	unsigned attempt;
+	struct proc *p;
+};
+
+static void
+tempted_main(void *arg)
+{
+	struct temptation *x = arg;
+	struct proc *p = x->p;
+	struct task t;
+
+	if (p->q && !p->dead && !queue_find(p->q, x->name, &t) && t.attempt == x->attempt &&
+	    !queue_cancel(p->q, t.serial, t.attempt, call_now(p)))
+		queue_reopen(p->q, t.serial, t.attempt, call_now(p));
+	free(x);
+	proc_exit(p);
+}
+
+static void
+tempted(void *arg)
+{
+	struct temptation *x = arg;
+
+	sched_sleep(rng_range(dice(), 0, SECOND));
+	x->p = proc_any(dice());
+	if (x->p)
+		proc_spawn(x->p, "admin", tempted_main, x);
+	else
+		free(x);
+}
+
+void
+people_tempt(const char *name, unsigned attempt)
+{
+	struct temptation *x = world.hands_too && !world.calm ? calloc(1, sizeof(*x)) : NULL;
+
+	if (!x)
+		return;
+	snprintf(x->name, sizeof(x->name), "%.31s", name);
+	x->attempt = attempt;
+	sched_spawn(NULL, NULL, "people", tempted, x);
+}
+
 void
 people_start(void)
 {
@@ -420,6 +467,8 @@ people_start(void)
 
 		if (rng_chance(dice(), 0.3))
 			n = left;
+		if (world.bays_apart)
+			n = 1;
 		left -= n;
 		sched_spawn(NULL, NULL, "people", submitter, (void *)(intptr_t)n);
 	}

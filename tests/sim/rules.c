@@ -177,13 +177,6 @@ rules_changed(const struct inode *node, bool made)
 	o->gone_at = -1;
 }
 
-void
-rules_undone(const struct inode *node)
-{
-	trace("undone: %s", node->path);
-	histories_fault("remove", node->path);
-}
-
 bool
 rules_replayed(const struct inode *i)
 {
@@ -215,6 +208,20 @@ split_link(const char *path, char bay[DISK_PATH], char name[NAME_LIMIT + 1], uns
 	*k = (unsigned)strtoul(at + 1, NULL, 10);
 	*is_end = !strcmp(dot, ".end");
 	return true;
+}
+
+void
+rules_undone(const struct inode *node)
+{
+	char bay[DISK_PATH];
+	char name[NAME_LIMIT + 1];
+	unsigned k;
+	bool is_end;
+
+	trace("undone: %s", node->path);
+	histories_fault("remove", node->path);
+	if (split_link(node->path, bay, name, &k, &is_end) && !is_end)
+		people_tempt(name, k);
 }
 
 static const struct inode *
@@ -482,6 +489,35 @@ rules_all_final(char *open, size_t size)
 			 (int)s.copy.state);
 	truth_close(q);
 	return !s.open;
+}
+
+bool
+rules_views_agree(char *text, size_t size)
+{
+	struct queue *q = truth_open();
+	bool agree = true;
+
+	for (int i = 0; agree && i < world.nprocs; i++) {
+		struct proc *p = world.procs[i];
+
+		if (p->dead || p->leaving || p->closed || p->sealer || !p->q)
+			continue;
+		for (size_t k = 0; agree && k < r.nsubmitted; k++) {
+			struct task t;
+			struct task seen;
+
+			if (queue_find(q, r.submitted[k], &t) ||
+			    queue_find(p->q, r.submitted[k], &seen))
+				continue;
+			agree = t.state == seen.state && t.attempt == seen.attempt;
+			if (!agree)
+				snprintf(text, size, "daemon %d takes %s@%u for %d, but it is %d of @%u",
+					 p->id, seen.name, seen.attempt, (int)seen.state, (int)t.state,
+					 t.attempt);
+		}
+	}
+	truth_close(q);
+	return agree;
 }
 
 void

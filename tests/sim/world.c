@@ -15,6 +15,7 @@
 enum { POLL_BEATS = 3, BURIALS = 20 };
 
 struct world world;
+enum bent world_bent;
 bool sim_trace;
 
 void
@@ -167,6 +168,34 @@ draw_forgetful(void)
 	world.work_max = rng_range(&world.rng, beat / 2, 2 * beat);
 }
 
+static void
+bend(enum bent how)
+{
+	struct manners *m = &world.manners;
+
+	switch (how) {
+	case BENT_NOT:
+		return;
+	case BENT_FREEZES:
+		memset(world.fates, 0, sizeof(world.fates));
+		world.fates[FATE_FREEZE_LONG] = 1;
+		world.fate_every = 2 * world.beat_ms * 1000;
+		world.chain_touched = false;
+		return;
+	case BENT_REMEMBERS:
+	case BENT_FORGETS:
+		draw_forgetful();
+		world.horizon = 20 * world.steal_after_ms * 1000;
+		world.bays_apart = true;
+		break;
+	}
+	if (how == BENT_REMEMBERS) {
+		m->cache = 60 * SECOND;
+		world.coherent = false;
+		world.hands_too = true;
+	}
+}
+
 bool
 world_seals(uint64_t seed)
 {
@@ -204,6 +233,7 @@ draw_world(void)
 	draw_fates();
 	if (rng_chance(r, 0.05))
 		draw_forgetful();
+	bend(world_bent);
 	draw_hosts(procs);
 	if (world_seals(world.seed))
 		draw_sealing();
@@ -267,6 +297,31 @@ until_final(void)
 		broken("%.0f s after the faults stopped %s", (double)patience() / SECOND, open);
 }
 
+/* Time to bury the dead: every beat that fails, of whoever watches them, begins it anew. */
+static void
+until_buried(int least)
+{
+	int most = world.seals_too ? 3 * BURIALS : BURIALS; /* of many more */
+
+	for (int i = 0; i < most && (i < least || rules_ghosts()); i++)
+		sched_sleep(6 * world.beat_ms * 1000);
+}
+
+/* Every daemon comes to know it; only where links are deleted by hand some may not. */
+static void
+until_known(void)
+{
+	char text[128] = "";
+	int64_t until = sim_now + patience();
+
+	if (world.chain_touched)
+		return;
+	while (!rules_views_agree(text, sizeof(text)) && sim_now < until)
+		sched_sleep(POLL_BEATS * world.beat_ms * 1000);
+	if (sim_now >= until)
+		broken("%.0f s after all was final %s", (double)patience() / SECOND, text);
+}
+
 static void
 watch_world(void *arg)
 {
@@ -278,12 +333,11 @@ watch_world(void *arg)
 	/* what was sent long ago arrives at last; a reopening may have been among it */
 	trace("all is final; what is under way arrives");
 	client_flush();
-	/* time to bury the dead: every beat that fails, of whoever watches them, begins it anew */
-	int burials = world.seals_too ? 3 * BURIALS : BURIALS; /* of many more */
-	for (int i = 0; i < burials && (i < 2 || rules_ghosts()); i++)
-		sched_sleep(6 * world.beat_ms * 1000);
+	until_buried(2);
 	until_final();
+	until_buried(0); /* who came only now has not had the time */
 	trace("all is final");
+	until_known();
 	/* nobody is left to bury the last ones, so their farewell arrives */
 	world.manners.lost_call = world.manners.late_call = 0;
 	world.over = true;

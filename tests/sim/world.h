@@ -112,6 +112,15 @@ struct proc {
 	uint64_t dead_calls;
 };
 
+/* Worlds of one kind only, for rules whose absence shows too seldom in others. Every seed draws as
+ * ever, and then is bent. */
+enum bent {
+	BENT_NOT,
+	BENT_FREEZES,	/* daemons stand still, and at the worst moment */
+	BENT_FORGETS,	/* the server forgets claims */
+	BENT_REMEMBERS, /* the same, and clients do not; and people cancel and reopen */
+};
+
 struct world {
 	uint64_t seed;
 	struct rng rng;	   /* of the world */
@@ -129,6 +138,8 @@ struct world {
 	bool calm;	    /* after the horizon */
 	bool over;
 	bool seals_too; /* people seal the run now and then */
+	bool bays_apart; /* a task each: else whoever ends one syncs the claims of others */
+	bool hands_too; /* people cancel what the server has just forgotten, and reopen it */
 	int nhosts, nprocs, living_max, living_usual, agents_each, ntiers;
 	int64_t steal_after_ms, beat_ms;
 	int64_t work_max; /* of a task, microseconds */
@@ -151,6 +162,7 @@ struct world {
 };
 
 extern struct world world;
+extern enum bent world_bent; /* of the worlds that run from now on */
 extern bool sim_trace;
 
 /* A line of the history of this run, for people. */
@@ -214,6 +226,9 @@ void
 agents_start(struct proc *p);
 void
 people_start(void);
+/* The server has forgotten a claim. */
+void
+people_tempt(const char *name, unsigned attempt);
 
 /* ---- faults.c ---- */
 
@@ -267,6 +282,9 @@ rules_ghosts(void);
 /* Every task is final, by the links as they are. */
 bool
 rules_all_final(char *open, size_t size);
+/* Every daemon knows what every task has come to; else text says which does not. */
+bool
+rules_views_agree(char *text, size_t size);
 void
 rules_judge(void);
 

@@ -43,6 +43,7 @@ static const struct story clean = {
 		 "t3@2.claim " B ":3:100\n"
 		 "t3@2.end " B ":4:100:d:-:1:0:1\n"
 		 "t4@1.claim " H ":1:100:cancelled:0\n"
+		 "t4@1.end " H ":4:100:c:-:0:0:0\n"
 		 "t4@2.claim " H ":2:100:reopened:0\n"
 		 "t4@3.claim " B ":8:100\n"
 		 "t4@3.end " B ":9:100:d:-:0:0:0\n"
@@ -132,6 +133,8 @@ static const struct story clean = {
 		"1001 cas $/t4@1.claim " H ":1:100:cancelled:0\n"
 		"1002 won $/t4@1.claim " H ":1:100:cancelled:0\n"
 		"1003 hand cancel t4 1 0\n"
+		"1004 cas $/t4@1.end " H ":4:100:c:-:0:0:0\n"
+		"1004 won $/t4@1.end " H ":4:100:c:-:0:0:0\n"
 		"1004 cas $/t4@2.claim " H ":2:100:reopened:0\n"
 		"1005 won $/t4@2.claim " H ":2:100:reopened:0\n"
 		"1006 hand reopen t4 1 0\n"
@@ -318,7 +321,10 @@ static const struct lie {
 	{ 2, "a claim above a cancelled task", { { LINKS, "reopened", "cancelled" } } },
 	{ 2, "counters that do not follow", { { LINKS, "r:E:1:0:1", "r:E:2:0:1" } } },
 	{ 2, "an end without a claim",
-	  { { LINKS, NULL, "t4@1.end " B ":9:100:f:R:0:0:0\n" } } },
+	  { { LINKS, NULL, "t4@2.end " B ":9:100:f:R:0:0:0\n" } } },
+	{ 2, "a cancelled attempt is ended as something else",
+	  { { LINKS, "c:-:0:0:0", "f:X:0:0:0" }, { HAND, "c:-:0:0:0", "f:X:0:0:0" },
+	    { HAND, "c:-:0:0:0", "f:X:0:0:0" } } },
 	{ 2, "done by one who does not hold it",
 	  { { LINKS, "t1@1.end " A ":2", "t1@1.end " B ":2" } } },
 	{ 3, "a claim above done", { { LINKS, NULL, "t1@2.claim " B ":99:100\n" } } },
