@@ -27,5 +27,5 @@ bench: programs
 	RASER_BUILD="$(abs_builddir)" $(srcdir)/tests/bench/checkpoint
 .PHONY: bench
 
-EXTRA_DIST += tests/bench/claims tests/bench/jsonq.py
+EXTRA_DIST += tests/bench/README tests/bench/claims tests/bench/jsonq.py
 EXTRA_DIST += tests/bench/checkpoint tests/bench/workspace.py
