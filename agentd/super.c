@@ -166,6 +166,7 @@ tidy(struct super *s)
 static enum state
 idle_drained(struct super *s)
 {
+	log_info("the queue is drained: nothing is left for tier %s", s->o->tier);
 	tidy(s);
 	return leave(s, EXIT_DRAINED);
 }

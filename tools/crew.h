@@ -1,7 +1,7 @@
 /*
  * crew.h - a number of raser-agentd's on one mount, or on a run directory itself: started, and
- * started again after a growing pause. run.c, job.c and
- * launch.c; crew_parse() is for whoever takes --agents.
+ * started again after a growing pause. For run.c, job.c and launch.c; crew_parse() for whoever takes
+ * --agents.
  */
 #ifndef RASER_CREW_H
 #define RASER_CREW_H
