@@ -40,6 +40,22 @@ saw(struct audit *a, const struct create *before, const struct create *after)
 		happened_before(a, before->life, before->call, after->life, after->ret);
 }
 
+/* A link that was made beside a seal of that attempt, by a daemon that had stood still since before:
+ * it counts for nobody, and whoever went on had read the seal. */
+static bool
+is_late(const struct audit *a, size_t i)
+{
+	const struct link *l = &a->links[i];
+	size_t first = i;
+
+	while (first > 0 && !strcmp(a->links[first - 1].task, l->task))
+		first--;
+	for (size_t k = first; k < a->nlinks && !strcmp(a->links[k].task, l->task); k++)
+		if (a->links[k].sealed && a->links[k].attempt >= l->attempt)
+			return !l->sealed;
+	return false;
+}
+
 void
 audit_clocks(struct audit *a)
 {
@@ -55,7 +71,7 @@ audit_clocks(struct audit *a)
 
 		/* each link was made by who had read the one before it */
 		/* or one below was removed, and made again after it */
-		if (i && !strcmp(l[-1].task, l->task) && !audit_excused(a, l->path))
+		if (i && !strcmp(l[-1].task, l->task) && !audit_excused(a, l->path) && !is_late(a, i - 1))
 			saw(a, l[-1].by, l->by);
 	}
 	for (size_t i = 0; i < a->ncreates; i++) {

@@ -89,7 +89,8 @@ on_owner(struct audit *a, const struct line *l)
 	struct owner *o = NEW(a, owners);
 
 	o->life = l->life;
-	o->born = l->at;
+	/* its first touch may have been under way for long; older histories do not tell */
+	o->born = *l->field[2] ? number(l->field[2]) : l->at;
 	snprintf(o->name, sizeof(o->name), "%s", l->field[1]);
 	return 0;
 }

@@ -12,7 +12,7 @@
  *   start PROGRAM PID BOOT-ID HOST WALL    the first line; boot times of one BOOT-ID compare
  *   run UUID STEAL-AFTER-MS                the run that it opened
  *   stop                                   its orderly end
- *   owner OWNER                            a name was drawn and its beat made
+ *   owner OWNER since                      a name was drawn, and its beat made and touched
  *   beat OWNER since RC                    touched; RC 0 or a negative errno
  *   dead OWNER                             ENOENT at its own beat
  *   leave OWNER                            its own beat unlinked

@@ -174,10 +174,11 @@ node_join(struct node *node, struct disk *disk, enum owner_kind kind, int64_t wa
 	int rc = disk_create(disk, path, node->text, strlen(node->text));
 	if (MUTANT(FRESH_OWNER) && rc == -EEXIST)
 		rc = 0;
+	int64_t since = disk_now(disk);
 	if (!rc)
 		rc = disk_touch(disk, path, node->second);
 	if (!rc)
-		history_say(disk, "owner\t%s", node->owner);
+		history_say(disk, "owner\t%s\t%lld", node->owner, (long long)since);
 	if (rc)
 		disk_unlink(disk, path); /* or each try would leave a beat behind that nobody beats */
 	return rc;
