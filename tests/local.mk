@@ -85,7 +85,7 @@ tests_unit_selftest_t_LDADD = $(QUEUE_LIBS)
 tests_unit_slurm_t_SOURCES = tests/unit/slurm.c tools/brakes.c tools/brakes.h tools/slurm.c tools/slurm.h $(TAP)
 tests_unit_slurm_t_LDADD = $(QUEUE_LIBS)
 
-# shell tests of the mount
+# shell tests of the mount; those with beside=yes are the last, the longest of them first
 mount_tests = \
 	tests/mount/0100-tree.t \
 	tests/mount/0200-claim.t \
@@ -110,23 +110,23 @@ mount_tests = \
 	tests/mount/1620-supervise.t \
 	tests/mount/1630-run-supervise.t \
 	tests/mount/1650-plugins.t \
-	tests/mount/1700-chaos.t \
-	tests/mount/1900-chaos-tool.t \
-	tests/mount/2000-doctor.t \
-	tests/mount/2100-seal.t \
-	tests/mount/2300-fsck.t \
-	tests/mount/2500-job.t \
-	tests/mount/2200-storage.t \
 	tests/mount/2210-idle.t \
-	tests/mount/2400-site.t \
-	tests/mount/2420-launch.t \
-	tests/mount/2410-lanes.t \
-	tests/mount/2415-until.t \
+	tests/mount/2600-bridges.t \
+	tests/mount/2100-seal.t \
+	tests/mount/1900-chaos-tool.t \
+	tests/mount/2500-job.t \
+	tests/mount/1700-chaos.t \
+	tests/mount/2200-storage.t \
 	tests/mount/2420-direct.t \
+	tests/mount/2300-fsck.t \
+	tests/mount/2000-doctor.t \
+	tests/mount/2415-until.t \
+	tests/mount/2400-site.t \
+	tests/mount/2410-lanes.t \
+	tests/mount/2420-launch.t \
 	tests/mount/2500-makespan.t \
 	tests/mount/2510-durations.t \
 	tests/mount/2520-contest.t \
-	tests/mount/2600-bridges.t \
 	# end of mount tests
 
 # shell tests of the plugins, which need no mount

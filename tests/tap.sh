@@ -1,5 +1,6 @@
 # shellcheck shell=bash disable=SC2034,SC2317
-# tap.sh - what every test in shell begins with: one at a time, since many of them measure, and TAP.
+# tap.sh - what every test in shell begins with: one at a time, since many of them measure, and TAP. Those
+# that wait more than they work and bear a busy machine say so by beside=yes, and run beside each other.
 # lib.sh and plugins/plugin.sh source it, from the directory of the build.
 
 set -u
@@ -10,7 +11,7 @@ umask 022
 top=${RASER_BUILD:-$PWD}
 if [ -z "${RASER_LOCKED-}" ] && command -v flock >/dev/null; then
 	export RASER_LOCKED=1
-	exec flock -o "${TMPDIR:-/tmp}/raser-test.$(id -u).lock" "$BASH" "$0" "$@"
+	exec flock ${beside:+-s} -o "${TMPDIR:-/tmp}/raser-test.$(id -u).lock" "$BASH" "$0" "$@"
 fi
 
 ntests=0

@@ -5,6 +5,7 @@
 # no more work is lost at a time than checkpoint_every allows.
 # RASER_CHAOS is how many seconds it lasts, RASER_SEED repeats the order of faults.
 RASER_TIMEOUT=${RASER_TIMEOUT:-$((${RASER_CHAOS:-25} + 400))}
+beside=yes
 # shellcheck source=tests/lib.sh disable=SC2317
 . "$(dirname "$0")/../lib.sh"
 shopt -s extglob

@@ -4,6 +4,7 @@
 # and a promise that was broken is told.
 # RASER_CHAOS is how many seconds it lasts, RASER_SEED repeats the order of faults.
 RASER_TIMEOUT=${RASER_TIMEOUT:-$((${RASER_CHAOS:-20} + 240))}
+beside=yes
 # shellcheck source=tests/lib.sh disable=SC2317
 . "$(dirname "$0")/../lib.sh"
 

@@ -1,6 +1,7 @@
 #!/bin/bash
 # 2000-doctor.t - raser doctor says what a directory and a node are good for, and raser init and
 # mounts refuse what it fails; nothing that was tried is left behind.
+beside=yes
 # shellcheck source=tests/lib.sh disable=SC2317
 . "$(dirname "$0")/../lib.sh"
 

@@ -2,6 +2,7 @@
 # 2100-seal.t - raser seal: what it leaves, who waits for whom, and 100,000 tasks in few files.
 # shellcheck source=tests/lib.sh disable=SC2317
 RASER_TIMEOUT=${RASER_TIMEOUT:-600}
+beside=yes
 . "$(dirname "$0")/../lib.sh"
 
 raser=$top/raser

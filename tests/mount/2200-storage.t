@@ -4,6 +4,7 @@
 # told, that nothing acknowledged is lost and nothing is written elsewhere, what log and status say,
 # and that service goes on by itself when the storage does.
 RASER_TIMEOUT=${RASER_TIMEOUT:-300}
+beside=yes
 # shellcheck source=tests/lib.sh disable=SC2317
 . "$(dirname "$0")/../lib.sh"
 

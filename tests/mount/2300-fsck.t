@@ -1,6 +1,7 @@
 #!/bin/bash
 # 2300-fsck.t - raser fsck: a run is damaged in every way, each is told in its sentence, what is safe is
 # repaired, and nothing that was acknowledged is lost.
+beside=yes
 # shellcheck source=tests/lib.sh disable=SC2317
 . "$(dirname "$0")/../lib.sh"
 

@@ -1,5 +1,6 @@
 #!/bin/bash
 # 2400-site.t - site.ini: what a site sets for every run, and who tells when a run asks for more.
+beside=yes
 # shellcheck source=tests/lib.sh
 . "$(dirname "$0")/../lib.sh"
 

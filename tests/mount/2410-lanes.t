@@ -1,6 +1,7 @@
 #!/bin/bash
 # 2410-lanes.t - tiers off the ladder, on real mounts: agents of each see and take only what is theirs,
 # failures lead nobody out of a lane or into one, and each is drained for itself.
+beside=yes
 # shellcheck source=tests/lib.sh
 . "$(dirname "$0")/../lib.sh"
 

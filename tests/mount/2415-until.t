@@ -1,6 +1,7 @@
 #!/bin/bash
 # 2415-until.t - a mount whose node's time ends: what it offers, who is woken and told what, on real
 # mounts beside one without such an end.
+beside=yes
 # shellcheck source=tests/lib.sh disable=SC2317
 . "$(dirname "$0")/../lib.sh"
 

@@ -3,6 +3,7 @@
 # stopped, told to end, on a storage that hangs or is full; raser run without FUSE; chaos and its audit.
 # RASER_CHAOS is how many seconds that lasts, RASER_SEED repeats the order of faults.
 RASER_TIMEOUT=${RASER_TIMEOUT:-$((${RASER_CHAOS:-15} + 240))}
+beside=yes
 # shellcheck source=tests/lib.sh disable=SC2317
 . "$(dirname "$0")/../lib.sh"
 

@@ -2,6 +2,7 @@
 # 2420-launch.t - raser launch and the members of raser status, before a Slurm of four lines of shell: what
 # would be submitted, what is refused, what half a failure leaves, how often Slurm is asked.
 # tests/cluster/slurm has the real one.
+beside=yes
 # shellcheck source=tests/lib.sh disable=SC2317,SC2016
 . "$(dirname "$0")/../lib.sh"
 

@@ -1,6 +1,7 @@
 #!/bin/bash
 # 2500-job.t - raser job: one agent kept going, with and without a Slurm, whose commands are stand-ins
 # here that answer, hang, fail or babble; tests/cluster/slurm has the real one.
+beside=yes
 # shellcheck source=tests/lib.sh disable=SC2317,SC2016
 . "$(dirname "$0")/../lib.sh"
 

@@ -1,6 +1,7 @@
 #!/bin/bash
 # 2500-makespan.t - raser bench makespan: what is said of records, and of a run; its picture; what was
 # agreed; the simulator's tables.
+beside=yes
 # shellcheck source=tests/lib.sh disable=SC2317
 . "$(dirname "$0")/../lib.sh"
 

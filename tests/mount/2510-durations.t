@@ -1,6 +1,7 @@
 #!/bin/bash
 # 2510-durations.t - what tasks took, learned from a run and told to the next: raser export --durations,
 # raser submit and init --durations, and the longest is claimed first.
+beside=yes
 # shellcheck source=tests/lib.sh disable=SC2317
 . "$(dirname "$0")/../lib.sh"
 

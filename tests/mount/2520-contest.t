@@ -3,6 +3,7 @@
 # by the queue and by the longest first, here, with and without faults. Percents are not judged: it is
 # much too short.
 RASER_TIMEOUT=${RASER_TIMEOUT:-240}
+beside=yes
 # shellcheck source=tests/lib.sh disable=SC2317
 . "$(dirname "$0")/../lib.sh"
 

@@ -3,6 +3,7 @@
 # workers are killed; nothing is lost, and nothing is accepted twice.
 # It takes a minute, more on a busy machine.
 RASER_TIMEOUT=${RASER_TIMEOUT:-400}
+beside=yes
 # shellcheck source=tests/lib.sh disable=SC2317
 . "$(dirname "$0")/../lib.sh"
 
