@@ -18,4 +18,7 @@ done
 one=$("$top/tests/sim/sim" --seed 17 --trace | grep -v ' seeds, ' | cksum)
 two=$("$top/tests/sim/sim" --seed 17 --trace | grep -v ' seeds, ' | cksum)
 is "$one" "$two" "a seed is one run, for ever the same"
+one=$("$top/tests/sim/sim" --seed 17 --verbose | grep '^seed 17:')
+two=$("$top/tests/sim/sim" --seed 17 --verbose --trace 2>&1 | grep '^seed 17:')
+is "${two%,*}" "${one%,*}" "and the same when somebody watches"
 plan
