@@ -35,6 +35,7 @@ victims="t5 t10 t15 t20"
 cat >solve <<EOF
 #!/bin/sh
 read -r task
+[ -n "\$task" ] || exit 1 # its worker was killed before it could say what is to be done
 case \$RASER_TASK in
 t2) exit 65 ;;
 t3) [ "\$RASER_ATTEMPT" -gt 1 ] || exit 3 ;;
