@@ -113,11 +113,16 @@ unmount free
 
 # ---- agents without a mount ----
 
-new_run steal_after=60 || exit
-printf '{"id":"first","priority":1}\n{"id":"second","expected":30}\n' | "$top/raser" submit "$RUN" - >/dev/null
-timeout 60 "$top/raser-agentd" --direct --quiet --tier low --until $(($(date +%s) + 35)) "$RUN" -- sleep 7
-is $? 4 "an agent on the run directory leaves when what is left takes too long"
-is "$("$top/raser" status "$RUN" | awk '/^(pending|done)/ { print $2 }' | xargs)" "1 1" "having done what did not"
-timeout 60 "$top/raser-agentd" --direct --quiet --tier low --until $(($(date +%s) + 35)) "$RUN" -- true
-is $? 0 "and with new time it does the rest"
+# a sanitizer's allocator, unlike the C library's, does not survive fork(2) beside threads
+if [ -n "${RASER_SANITIZED-}" ]; then
+	skip 3 "runs once, without sanitizers"
+else
+	new_run steal_after=60 || exit
+	printf '{"id":"first","priority":1}\n{"id":"second","expected":30}\n' | "$top/raser" submit "$RUN" - >/dev/null
+	timeout 60 "$top/raser-agentd" --direct --quiet --tier low --until $(($(date +%s) + 35)) "$RUN" -- sleep 7
+	is $? 4 "an agent on the run directory leaves when what is left takes too long"
+	is "$("$top/raser" status "$RUN" | awk '/^(pending|done)/ { print $2 }' | xargs)" "1 1" "having done what did not"
+	timeout 60 "$top/raser-agentd" --direct --quiet --tier low --until $(($(date +%s) + 35)) "$RUN" -- true
+	is $? 0 "and with new time it does the rest"
+fi
 plan

@@ -137,29 +137,34 @@ fi
 
 # ---- without any ----
 
-new_run grace=3 low.memory=0 low.failures=all max_failures=0 agent.sandbox=none agent.checkpoint_every=0 || exit
-tasks 2 n | "$raser" submit "$RUN" - >/dev/null
-mark
-start none -- --tier low --mount none -- sh -c 'echo $RASER_ATTEMPT; [ "$RASER_TASK $RASER_ATTEMPT" = "n1 1" ] || exec sleep 100'
-ok "--mount none: an agent works" wait_until 20 works
-ok "... and on the next task" wait_until 20 eval '[ "$(begun)" -ge $((was + 2)) ]'
-mark
-kill_all "$(agentd)"
-ok "kill -9 of its agentd: it comes back" wait_until 20 works
-kill -TERM "$job"
-ended 99 "SIGTERM: the task is given back"
-is "$(state "done") $(state pending)" "1 1" "... and is pending"
-is "$(grep -c "$S/local" /proc/self/mountinfo)" 0 "nothing was mounted"
-if [ "$(id -u)" = 0 ] && unshare -m true 2>/dev/null; then
-	printf '#!/bin/sh\nmount --bind /dev/null /dev/fuse && exec "$@"\n' >"$S/bin/nofuse" && chmod +x "$S/bin/nofuse"
-	raser_was=$raser raser="$S/bin/raser"
-	printf '#!/bin/sh\nexec unshare -m "%s" "%s" "$@"\n' "$S/bin/nofuse" "$raser_was" >"$raser" && chmod +x "$raser"
-	start nofuse -- --tier low -- true
-	raser=$raser_was
-	ended 0 "a node without FUSE: it works without a mount"
-	like "$(cat "$S/nofuse.log")" "no private mount can be had here: " "... and says why"
-	is "$(state "done")" 2 "... to the end"
-	rm "$S/bin/raser"
+# a sanitizer's allocator, unlike the C library's, does not survive fork(2) beside threads: jobs hang
+if [ -n "${RASER_SANITIZED-}" ]; then
+	skip 9 "runs once, without sanitizers"
+else
+	new_run grace=3 low.memory=0 low.failures=all max_failures=0 agent.sandbox=none agent.checkpoint_every=0 || exit
+	tasks 2 n | "$raser" submit "$RUN" - >/dev/null
+	mark
+	start none -- --tier low --mount none -- sh -c 'echo $RASER_ATTEMPT; [ "$RASER_TASK $RASER_ATTEMPT" = "n1 1" ] || exec sleep 100'
+	ok "--mount none: an agent works" wait_until 20 works
+	ok "... and on the next task" wait_until 20 eval '[ "$(begun)" -ge $((was + 2)) ]'
+	mark
+	kill_all "$(agentd)"
+	ok "kill -9 of its agentd: it comes back" wait_until 20 works
+	kill -TERM "$job"
+	ended 99 "SIGTERM: the task is given back"
+	is "$(state "done") $(state pending)" "1 1" "... and is pending"
+	is "$(grep -c "$S/local" /proc/self/mountinfo)" 0 "nothing was mounted"
+	if [ "$(id -u)" = 0 ] && unshare -m true 2>/dev/null; then
+		printf '#!/bin/sh\nmount --bind /dev/null /dev/fuse && exec "$@"\n' >"$S/bin/nofuse" && chmod +x "$S/bin/nofuse"
+		raser_was=$raser raser="$S/bin/raser"
+		printf '#!/bin/sh\nexec unshare -m "%s" "%s" "$@"\n' "$S/bin/nofuse" "$raser_was" >"$raser" && chmod +x "$raser"
+		start nofuse -- --tier low -- true
+		raser=$raser_was
+		ended 0 "a node without FUSE: it works without a mount"
+		like "$(cat "$S/nofuse.log")" "no private mount can be had here: " "... and says why"
+		is "$(state "done")" 2 "... to the end"
+		rm "$S/bin/raser"
+	fi
 fi
 
 # ---- in a job ----
