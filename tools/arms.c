@@ -35,8 +35,8 @@ enum {
 
 /* ---- programs ---- */
 
-static pid_t
-start(const struct arm *a, char *const *argv)
+pid_t
+arm_fork(const struct arm *a)
 {
 	pid_t parent = getpid();
 	pid_t pid = fork();
@@ -51,6 +51,16 @@ start(const struct arm *a, char *const *argv)
 	prctl(PR_SET_PDEATHSIG, SIGTERM);
 	if (getppid() != parent)
 		_exit(1);
+	return 0;
+}
+
+static pid_t
+start(const struct arm *a, char *const *argv)
+{
+	pid_t pid = arm_fork(a);
+
+	if (pid)
+		return pid;
 	execvp(argv[0], argv);
 	fprintf(stderr, "%s: %s\n", argv[0], strerror(errno));
 	_exit(127);
@@ -75,6 +85,24 @@ raser(void)
 	if (!self[0])
 		sibling("raser", self);
 	return self;
+}
+
+/* The words that raser run and launch have in common. Returns how many there are. */
+static int
+agents_line(const struct arm *a, const char *verb, char **argv)
+{
+	int n = 0;
+
+	argv[n++] = raser();
+	argv[n++] = (char *)(uintptr_t)verb;
+	argv[n++] = (char *)(uintptr_t)a->dir;
+	argv[n++] = (char *)(uintptr_t)"--agents";
+	argv[n++] = (char *)(uintptr_t)a->c->agents;
+	if (a->c->o->sandbox) {
+		argv[n++] = (char *)(uintptr_t)"--sandbox";
+		argv[n++] = (char *)(uintptr_t)a->c->o->sandbox;
+	}
+	return n;
 }
 
 /* ---- raser.ini ---- */
@@ -279,17 +307,8 @@ static int
 launch(struct arm *a)
 {
 	char *argv[ARGS_MAX];
-	int n = 0;
+	int n = agents_line(a, "launch", argv);
 
-	argv[n++] = raser();
-	argv[n++] = (char *)(uintptr_t)"launch";
-	argv[n++] = (char *)(uintptr_t)a->dir;
-	argv[n++] = (char *)(uintptr_t)"--agents";
-	argv[n++] = (char *)(uintptr_t)a->c->agents;
-	if (a->c->o->sandbox) {
-		argv[n++] = (char *)(uintptr_t)"--sandbox";
-		argv[n++] = (char *)(uintptr_t)a->c->o->sandbox;
-	}
 	if (*a->c->o->sbatch)
 		argv[n++] = (char *)(uintptr_t)"--";
 	for (char *const *s = a->c->o->sbatch; *s && n < ARGS_MAX - 1; s++)
@@ -348,18 +367,8 @@ static int
 start_run(struct arm *a)
 {
 	char *argv[ARGS_MAX];
-	int n = 0;
 
-	argv[n++] = raser();
-	argv[n++] = (char *)(uintptr_t)"run";
-	argv[n++] = (char *)(uintptr_t)a->dir;
-	argv[n++] = (char *)(uintptr_t)"--agents";
-	argv[n++] = (char *)(uintptr_t)a->c->agents;
-	if (a->c->o->sandbox) {
-		argv[n++] = (char *)(uintptr_t)"--sandbox";
-		argv[n++] = (char *)(uintptr_t)a->c->o->sandbox;
-	}
-	argv[n] = NULL;
+	argv[agents_line(a, "run", argv)] = NULL;
 	a->run = start(a, argv);
 	return a->run < 0 ? complain(1, "raser run cannot be started: %s", strerror(errno)) : 0;
 }

@@ -68,6 +68,9 @@ arm_prepare(struct arm *a);
  * status, not 0 after a message. */
 int
 arm_run(struct arm *a);
+/* Fork a child whose output goes to the arm's log and that gets SIGTERM when we die. As fork(2). */
+pid_t
+arm_fork(const struct arm *a);
 /* Run a program with its output in the arm's log; its exit status, 127 when there is none. */
 int
 arm_call(const struct arm *a, char *const *argv);

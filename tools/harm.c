@@ -10,11 +10,9 @@
 #include "slurm.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -119,17 +117,11 @@ preempt(const struct arm *a, const struct past *p)
 static pid_t
 start_crash(const struct arm *a, const struct past *p)
 {
-	pid_t pid = fork();
+	pid_t pid = arm_fork(a);
 	char number[24];
 
 	if (pid)
 		return pid;
-	int log = open(a->log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-	if (log >= 0) {
-		dup2(log, STDOUT_FILENO);
-		dup2(log, STDERR_FILENO);
-	}
-	prctl(PR_SET_PDEATHSIG, SIGTERM);
 	snprintf(number, sizeof(number), "%ld", p->pid);
 	setenv("RASER_NODE", p->place, 1);
 	setenv("RASER_PID", number, 1);
